@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,8 +25,8 @@ from assizes.judge.rows import LATER_COLUMNS, TABLES
 from assizes.judge.rubrics.codebook import parse_codebook
 from assizes.judge.rubrics.rubric import parse_rubric
 from assizes.tasks.store import open_store
+from tests.command import started
 from tests.judge.families.custom.custom_judges import parsed_judge
-from tests.outward import PYTHONPATH
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -61,15 +59,9 @@ def test_every_block_is_of_a_language_that_is_run():
 
 @of("python")
 def test_a_python_block_runs(block: Block, tmp_path: Path):
-    done = subprocess.run(
-        [sys.executable, "-c", block.text],
-        cwd=tmp_path,
-        env={"PYTHONPATH": PYTHONPATH, "PREFECT_HOME": str(tmp_path), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    own = {"PREFECT_HOME": str(tmp_path)}
+    done = started(program=block.text, cwd=tmp_path, env=own).answer()
+    assert done.code == 0, done.err
 
 
 @of("toml")

@@ -84,6 +84,7 @@ def test_a_rubric_is_planned_proposed_edited_and_put_in_place(folder: Path, judg
     assert "helpful is judged by another rubric" in trends.out
 
 
+@pytest.mark.full
 def test_mistakes_are_one_line_and_cost_nothing(folder: Path, judge_server: Any):
     judge_server.reset()
     (folder / "there.toml").write_text("")
@@ -102,6 +103,7 @@ def test_mistakes_are_one_line_and_cost_nothing(folder: Path, judge_server: Any)
     assert judge_server.stats()["requests"] == 0
 
 
+@pytest.mark.full
 def test_an_optimiser_of_the_user_proposes_in_place_of_a_model(folder: Path):
     code = 'def propose(task):\n    return [{"title": "t", "text": "The length is no fault."}]\n'
     (folder / "mine.py").write_text(code)

@@ -99,6 +99,7 @@ def test_a_night_without_transcripts_ends_with_code_4(folder: Path, env: dict[st
     assert [run["trigger"] for run in json.loads(shown.out)] == ["nightly"]
 
 
+@pytest.mark.full
 def test_a_rollout_is_stopped_by_a_worse_version(folder: Path, env: dict[str, str]):
     good = cases_of(ago(), 20, "v1")
     bad = with_planted_regression(cases_of(ago(40), 20, "v2"))

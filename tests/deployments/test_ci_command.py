@@ -47,6 +47,7 @@ def summary_of(scratch: ScratchRepository) -> str:
     return (scratch.folder.parent / "summary.md").read_text()
 
 
+@pytest.mark.full
 def test_a_regression_is_annotated_where_the_case_stands_and_fails_the_job(
     scratch: ScratchRepository,
 ):
@@ -98,6 +99,7 @@ def test_a_regression_is_annotated_where_the_case_stands_and_fails_the_job(
     assert [finding["case_id"] for finding in again["findings"]] == ["c02", "c01"]
 
 
+@pytest.mark.full
 def test_an_improvement_passes_and_names_who_passes_again(scratch: ScratchRepository):
     base = scratch.commit_day("v1", rude=[1, 2])
     assert scratch.ci().code == 0
@@ -111,6 +113,7 @@ def test_an_improvement_passes_and_names_who_passes_again(scratch: ScratchReposi
     assert "Worse than" not in summary_of(scratch)
 
 
+@pytest.mark.full
 def test_an_inconclusive_change_is_neither_a_pass_nor_a_regression(tmp_path: Path):
     scratch = ScratchRepository.begin(tmp_path / "repository", mode="statistics")
     base = scratch.commit_day("v1", rude=[1])
@@ -156,6 +159,7 @@ def test_the_base_is_what_the_service_says_else_the_branch_point_else_an_older_c
     assert "--base 'nowhere': no such commit here" in unknown.err
 
 
+@pytest.mark.full
 def test_without_a_base_run_the_gates_decide_or_nothing_is_judged(scratch: ScratchRepository):
     scratch.commit_day("v1", rude=range(9))
     refused = scratch.ci("--require-baseline")
@@ -173,6 +177,7 @@ def test_without_a_base_run_the_gates_decide_or_nothing_is_judged(scratch: Scrat
     assert "unknown judge" in fault[2]
 
 
+@pytest.mark.full
 def test_texts_of_a_transcript_become_no_command_no_link_and_no_line(scratch: ScratchRepository):
     base = scratch.commit_day("v1")
     scratch.ci()

@@ -114,6 +114,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, env, judge_server)
     assert "Traceback" not in err
 
 
+@pytest.mark.full
 def test_what_our_packages_warn_of_reaches_the_user_on_one_line(tmp_path: Path, env, judge_server):
     lines = [native_line(case) for case in sample_cases()[:2]]
     (tmp_path / "t.jsonl").write_bytes(b"".join(lines))

@@ -43,6 +43,7 @@ def report(folder: Path, night: int) -> tuple[dict[str, Any], str]:
     return json.loads((files / "report.json").read_text()), page
 
 
+@pytest.mark.full
 @pytest.mark.promised
 def test_terminal_and_report_name_both_causes_and_say_which_is_new_and_gone(nights: Path):
     second, third = (nights / "out.txt").read_text().split("the third night:")

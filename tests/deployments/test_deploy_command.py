@@ -98,6 +98,7 @@ async def test_everything_is_registered_once_and_a_second_time_changes_nothing()
     assert pool.type == "process"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("prefect_server")
 async def test_a_folder_in_which_a_worker_cannot_load_the_flows_is_refused(tmp_path: Path):
     for name in ("flows", "tasks", "judge", "deployments"):  # names of our folders, of the user's
@@ -113,6 +114,7 @@ async def test_a_folder_in_which_a_worker_cannot_load_the_flows_is_refused(tmp_p
             await client.read_deployment_by_name("nightly/assizes-folders")
 
 
+@pytest.mark.full
 def test_a_dry_run_says_what_it_would_do(tmp_path: Path, prefect_server: str):
     (tmp_path / "assizes.toml").write_text(toml("would"))
     env = {"PREFECT_API_URL": prefect_server}
@@ -123,6 +125,7 @@ def test_a_dry_run_says_what_it_would_do(tmp_path: Path, prefect_server: str):
     assert all("would create" in line for line in lines)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("prefect_server")
 async def test_what_differs_is_changed_and_named_and_what_was_switched_off_stays_off():
     await deploy_results(config("changes"))
@@ -146,6 +149,7 @@ async def test_what_differs_is_changed_and_named_and_what_was_switched_off_stays
     assert not trigger.enabled
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("prefect_server")
 async def test_what_is_not_wanted_any_more_is_removed_and_nothing_else():
     await deploy_results(config("stays"))
@@ -160,6 +164,7 @@ async def test_what_is_not_wanted_any_more_is_removed_and_nothing_else():
     assert set((await states(config("stays"))).values()) == {"unchanged"}
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("prefect_server")
 async def test_what_is_to_be_removed_is_found_behind_any_number_of_others(
     monkeypatch: pytest.MonkeyPatch,
@@ -311,6 +316,7 @@ async def test_a_block_that_is_none_is_refused_before_anything_is_served():
             await client.read_deployment_by_name("nightly/assizes-mistyped")
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("prefect_server")
 async def test_what_is_served_no_more_is_removed():
     async def serve_until(wanted: set[str], more: str = "") -> None:
@@ -346,6 +352,7 @@ async def deployment_of(server: str, name: str, *, paused: bool) -> dict[str, An
             await asyncio.sleep(0.3)
 
 
+@pytest.mark.full
 async def test_doctor_names_deployments_of_before_the_package_was_renamed(
     tmp_path: Path, prefect_server: str
 ):

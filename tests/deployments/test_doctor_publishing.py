@@ -37,6 +37,7 @@ def test_without_a_place_scores_stay(tmp_path: Path):
     )
 
 
+@pytest.mark.full
 def test_langfuse_is_asked_for_its_project(tmp_path: Path):
     with json_server(LangfuseTraces().answer) as server:
         env = {**KEYS, "LANGFUSE_BASE_URL": server.url}
@@ -80,6 +81,7 @@ def test_a_receiver_of_events_is_sent_none(tmp_path: Path):
         assert "401" in check["finding"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("status", [200, 403, 422])
 def test_phoenix_is_asked_whether_the_key_may_write(tmp_path: Path, status: int):
     def answer(request: Request) -> Reply:
@@ -99,6 +101,7 @@ def test_phoenix_is_asked_whether_the_key_may_write(tmp_path: Path, status: int)
         assert check["state"] == "ok"
 
 
+@pytest.mark.full
 def test_a_server_that_is_away_is_a_fault(tmp_path: Path):
     env = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}
     code, check = checked(tmp_path, 'to = "mlflow://support"', **env)

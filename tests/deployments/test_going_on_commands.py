@@ -56,6 +56,7 @@ def tables(folder: Path, run_id: str) -> dict[str, list[dict[str, Any]]]:
         return {name: store.table(run_id, name).to_dicts() for name in TABLES}
 
 
+@pytest.mark.full
 def test_what_was_mended_is_judged_in_a_run_of_its_own(folder: Path, prefect_server: str):
     first = outcome_of(folder, prefect_server, "run")
     before = tables(folder, first["run_id"])
@@ -134,6 +135,7 @@ def test_a_run_without_rejects_and_an_unknown_one_are_one_line(folder: Path, pre
         assert len(answer.err.splitlines()) == 1
 
 
+@pytest.mark.full
 def test_cases_with_errors_are_judged_in_a_run_of_their_own(
     folder: Path, prefect_server: str, judge_server: OpenAIServer
 ):

@@ -184,6 +184,7 @@ def test_each_command_prints_what_its_schema_says(folder: Path, prefect_server: 
     assert faults == {}
 
 
+@pytest.mark.full
 def test_the_command_prints_the_schema_and_names_the_known_commands(tmp_path: Path):
     answer = assizes("json-schema", "causes", "show", cwd=tmp_path)
     assert json.loads(answer.out) == document_schema("causes show")

@@ -72,6 +72,7 @@ def test_every_published_figure_comes_out_equal_and_the_document_fits_its_schema
     assert not {gap.removeprefix("kappa and alpha of ") for gap in gaps} & runs
 
 
+@pytest.mark.full
 @pytest.mark.data
 def test_the_parquet_table_has_every_judge_with_intervals(out: Path):
     assert set(FILES) <= {path.name for path in out.iterdir()}
@@ -149,6 +150,7 @@ def priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judge_server: OpenAI
     return asked
 
 
+@pytest.mark.full
 @pytest.mark.data
 def test_a_model_is_asked_about_the_same_items_once(data: Path, priced, judge_server: OpenAIServer):
     asked = priced(1.0, 1.0)

@@ -82,6 +82,7 @@ def test_a_plan_reads_well(folder: Path):
     assert any(line.startswith("assumed: no reply is known of conversation: ") for line in lines)
 
 
+@pytest.mark.full
 def test_what_a_run_has_done_is_not_planned_again(folder: Path, judge_server, prefect_server: str):
     env = {"PREFECT_API_URL": prefect_server, "OPENAI_API_KEY": "any"}
     pairs = ["--set", "limits.budget_usd=5", "--set", "limits.requests_per_minute=6000"]
@@ -125,6 +126,7 @@ def test_a_plan_takes_the_options_of_a_run(folder: Path):
     assert (both.code, len(both.err.splitlines())) == (2, 1)
 
 
+@pytest.mark.full
 def test_planning_never_speaks_to_prefect(folder: Path):
     program = (
         "import sys\n"

@@ -42,6 +42,7 @@ def document(answer: Answer, code: int = 0) -> dict[str, Any]:
     return dict(json.loads(answer.out))
 
 
+@pytest.mark.full
 @pytest.mark.xdist_group("server")
 @STORES
 def test_a_cause_that_was_mended_is_caught_when_it_comes_back(

@@ -39,6 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.full
 def test_the_views_of_a_lake_hold_committed_rows_of_each_run_once(folder: Path):
     (run,) = (folder / "lake/runs").glob("run5-*")
     (part, *_) = sorted((run / "parts").glob("cases-*.parquet"))

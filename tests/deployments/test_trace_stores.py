@@ -38,6 +38,7 @@ def cases_of(folder, run="latest"):
     return body["rows"] if isinstance(body, dict) else body
 
 
+@pytest.mark.full
 def test_a_run_of_a_day_and_the_days_of_a_backfill(folder, env, double):
     days = sorted({trace["timestamp"][:10] for trace in double.traces})
     day = days[0]
@@ -56,6 +57,7 @@ def test_a_run_of_a_day_and_the_days_of_a_backfill(folder, env, double):
     assert ids == {json.loads(run.out)["run_id"]}  # the same day, so the same run
 
 
+@pytest.mark.full
 def test_plan_doctor_and_import(folder, env, double):
     plan = assizes("plan", "--json", cwd=folder, env=env)
     assert plan.code == 0, plan.err
@@ -70,6 +72,7 @@ def test_plan_doctor_and_import(folder, env, double):
     assert "set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY" in away.err
 
 
+@pytest.mark.full
 def test_secrets_of_traces_and_of_the_environment_are_hidden(folder, env, double):
     secret = "sk-proj-" + "Zx81" * 10
     told = f"my key is {secret}"
@@ -86,6 +89,7 @@ def test_secrets_of_traces_and_of_the_environment_are_hidden(folder, env, double
     )
 
 
+@pytest.mark.full
 def test_forgetting_a_case_takes_it_out_of_the_copies(folder, env):
     assert assizes("run", cwd=folder, env=env).code in (0, 1)
     case_id = cases_of(folder)[0]["case_id"]

@@ -136,6 +136,7 @@ async def test_at_the_deadline_it_is_judged_by_what_there_is_and_says_so(tmp_pat
     assert len(judged(config, outcome.run_id)) == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("others", [0, 3])
 async def test_without_a_transcript_of_the_version_it_never_passes(tmp_path: Path, others: int):
     config = quick(tmp_path, **at_once())
@@ -168,6 +169,7 @@ async def test_a_worse_version_is_set_beside_the_one_before_and_stops_the_rollou
     assert len([row for row in rows(config) if row["trigger"] == "deployment"]) == 2
 
 
+@pytest.mark.full
 async def test_the_previous_version_is_one_of_the_same_agent(tmp_path: Path):
     def of(agent: str, version: str) -> list[Case]:
         made = cases_of(ago(), 4, version)

@@ -103,6 +103,7 @@ async def test_a_judge_that_fails_long_answers_is_mended_and_proved_on_held_out_
     assert again.text == result.text
 
 
+@pytest.mark.full
 async def test_an_edited_text_is_tried_again_and_the_bar_is_higher(
     tmp_path: Path, judge_server: Any
 ):
@@ -162,6 +163,7 @@ def anchor_labels(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.full
 async def test_anchors_say_how_far_they_move_and_how_often_each_judge_agrees_with_their_labels(
     tmp_path: Path, judge_server: Any
 ):
@@ -180,6 +182,7 @@ async def test_anchors_say_how_far_they_move_and_how_often_each_judge_agrees_wit
     )
 
 
+@pytest.mark.full
 async def test_labels_of_anchors_come_from_the_store_where_no_file_is_named(
     tmp_path: Path, judge_server: Any
 ):

@@ -31,6 +31,7 @@ def anchored(folder: Path, cases: Any, name: str = "t.jsonl") -> RunConfig:
     )
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("prefect_server")
 async def test_anchors_are_judged_with_every_nightly_and_clear_the_judge(tmp_path: Path):
     first = await outcome_of(anchored(tmp_path, sample_cases()), trigger="nightly")
@@ -48,6 +49,7 @@ async def test_anchors_are_judged_with_every_nightly_and_clear_the_judge(tmp_pat
     assert names == sorted([*ids, *(f"{one}-anchors" for one in ids)])
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("prefect_server")
 async def test_a_model_that_changed_behind_its_name_is_found_by_asking_anew(
     tmp_path: Path, judge_server
@@ -94,6 +96,7 @@ async def test_anchors_that_are_not_there_leave_the_run_as_it_is(tmp_path: Path)
     assert outcome.summary.counts["judged"] == len(sample_cases())
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("prefect_server")
 async def test_a_regression_while_the_judge_moves_is_inconclusive(tmp_path: Path):
     plain = config(

@@ -83,6 +83,7 @@ def answered(ledger: Path) -> int:
         return int(calls.fetchone()[0])
 
 
+@pytest.mark.full
 async def test_every_day_is_a_run_and_neither_an_empty_nor_a_broken_one_ends_the_others(
     tmp_path: Path,
 ):
@@ -205,6 +206,7 @@ async def test_killed_in_the_middle_it_goes_on_and_finished_days_cost_nothing(
     assert outcome.cost_usd > 0
 
 
+@pytest.mark.full
 async def test_a_spent_budget_ends_a_backfill_and_a_larger_one_goes_on(
     tmp_path: Path, openai_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ):
@@ -296,6 +298,7 @@ def report_text(config: RunConfig, run_id: str) -> str:
     return json.dumps(data | {"usage": None, "judges": None}, sort_keys=True)
 
 
+@pytest.mark.full
 async def test_a_day_behind_one_that_was_not_begun_is_compared_when_that_is_judged(
     tmp_path: Path, openai_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ):

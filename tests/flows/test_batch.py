@@ -33,6 +33,7 @@ def asks_of(wanted: RunConfig, outcome: RunOutcome) -> pl.DataFrame:
         return store.table(outcome.run_id, "asks")
 
 
+@pytest.mark.full
 async def test_five_hundred_cases_take_as_many_batches_as_the_deepest_judge_has_rounds(
     tmp_path: Path, judge_server: OpenAIServer
 ):

@@ -47,6 +47,7 @@ def paid_in_rows(outcome: RunOutcome, settings: RunConfig) -> float:
     return math.fsum(asks["cost_usd"])
 
 
+@pytest.mark.full
 async def test_a_run_stopped_by_its_budget_goes_on_with_a_larger_one_and_pays_nothing_twice(
     tmp_path: Path, judge_server
 ):

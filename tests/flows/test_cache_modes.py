@@ -32,6 +32,7 @@ def wanted(
     )
 
 
+@pytest.mark.full
 async def test_a_refreshed_run_asks_anew_under_an_id_of_its_own_and_resumes_without_paying_twice(
     tmp_path: Path, judge_server
 ):
@@ -96,6 +97,7 @@ async def test_kept_replies_are_judged_again_without_a_key_and_without_a_call(
     assert (await outcome_of(wanted(tmp_path, judge_server, "replay_only"))) == first
 
 
+@pytest.mark.full
 async def test_a_reply_that_is_not_kept_is_a_failed_score_and_the_run_says_how_many(
     tmp_path: Path, judge_server
 ):

@@ -53,6 +53,7 @@ def config(folder: Path, server: Any, model: str, **more: Any) -> RunConfig:
     return validate_config(body, "test")
 
 
+@pytest.mark.full
 async def test_a_judge_that_believes_what_it_reads_is_taken_over_and_falls_short(
     tmp_path: Path, judge_server
 ):
@@ -93,6 +94,7 @@ async def test_no_canary_is_asked_where_none_is_wanted(tmp_path: Path, judge_ser
     assert judge_server.stats()["requests"] == len(FAILING) + len(GOOD)
 
 
+@pytest.mark.full
 async def test_anchors_have_canaries_every_night_and_the_plan_counts_them(
     tmp_path: Path, judge_server, caplog
 ):

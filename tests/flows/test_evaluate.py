@@ -100,6 +100,7 @@ async def test_the_same_run_again_makes_no_call_and_changes_no_byte(tmp_path: Pa
         assert after[0][name].equals(before[0][name], null_equal=True), name
 
 
+@pytest.mark.full
 async def test_duckdb_folder_and_s3_hold_equal_tables(tmp_path: Path, s3):
     cases = sample_cases()[:12]
     uri = written(tmp_path / "t.jsonl", cases)
@@ -249,6 +250,7 @@ async def test_a_reply_that_was_paid_for_is_not_paid_again_by_another_run(
     assert asks["cost_usd"].sum() == 0.0
 
 
+@pytest.mark.full
 async def test_the_compare_flow_tells_by_its_state(tmp_path: Path):
     cases = sample_cases()[:9]
     store = StoreConfig(uri=f"duckdb:///{tmp_path}/rows.duckdb")

@@ -241,6 +241,7 @@ async def test_the_report_of_a_run_keeps_its_own_baseline_whatever_is_compared_b
     assert kept == ["aaa-older", "bbb-baseline", "zzz-older"]
 
 
+@pytest.mark.full
 async def test_a_resumed_run_holds_the_rows_of_one_never_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

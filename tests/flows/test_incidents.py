@@ -38,6 +38,7 @@ async def events(prefix: str) -> list[dict[str, Any]]:
     return list(answer.json()["events"])
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("prefect_server")
 async def test_a_problem_is_opened_once_and_persists_as_events(tmp_path: Path):
     good = sample_cases()[:12]

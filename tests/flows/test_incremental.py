@@ -25,6 +25,7 @@ def since_last(folder: Path, server: OpenAIServer, count: int = CASES) -> RunCon
     return config.model_copy(update={"transcripts": transcripts})
 
 
+@pytest.mark.full
 async def test_cases_with_an_error_are_judged_by_the_next_run_and_no_others(
     tmp_path: Path, judge_server: OpenAIServer
 ):
@@ -43,6 +44,7 @@ async def test_cases_with_an_error_are_judged_by_the_next_run_and_no_others(
     assert (counts["read"], counts["judged"], counts["skipped"]) == (CASES + 1, 3, CASES - 2)
 
 
+@pytest.mark.full
 async def test_what_a_run_over_leavings_judged_is_not_judged_once_more(
     tmp_path: Path, judge_server: OpenAIServer
 ):
@@ -54,6 +56,7 @@ async def test_what_a_run_over_leavings_judged_is_not_judged_once_more(
     assert judge_server.stats()["requests"] == CASES + 1
 
 
+@pytest.mark.full
 async def test_a_run_that_stopped_goes_on_with_the_same_cases(
     tmp_path: Path, judge_server: OpenAIServer
 ):

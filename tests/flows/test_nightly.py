@@ -37,6 +37,7 @@ def baselines(config: RunConfig) -> dict[str, str]:
         return {days[row["candidate"]]: days[row["baseline"]] for row in kept}
 
 
+@pytest.mark.full
 async def test_without_a_day_it_judges_yesterday_and_its_name_says_so(tmp_path: Path):
     lay(tmp_path, ago(1), cases_of(ago(1)))
     config = dated(tmp_path)

@@ -52,6 +52,7 @@ def differing(wanted: RunConfig, *sides: str) -> tuple[PromptDiff, ...] | None:
         return compare_stored(store, *sides, wanted.comparison).prompt_diff
 
 
+@pytest.mark.full
 async def test_a_line_changed_in_a_rubric_is_shown_and_an_old_run_goes_on_without_texts(
     tmp_path: Path, judge_server: OpenAIServer
 ):

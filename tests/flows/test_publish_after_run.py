@@ -42,6 +42,7 @@ def test_a_run_publishes_and_the_command_finds_nothing_left(tmp_path: Path, pref
         assert (again["sent"], again["unchanged"]) == ({}, len(double.scores))
 
 
+@pytest.mark.full
 def test_a_place_that_refuses_changes_no_outcome_and_the_command_goes_on(
     tmp_path: Path, prefect_server: str
 ):
@@ -62,6 +63,7 @@ def test_a_place_that_refuses_changes_no_outcome_and_the_command_goes_on(
         assert sent["verdict"] == CASES
 
 
+@pytest.mark.full
 def test_the_table_is_no_part_of_what_identifies_a_run(tmp_path: Path, prefect_server: str):
     env = {"PREFECT_API_URL": prefect_server}
     configure(tmp_path, "")

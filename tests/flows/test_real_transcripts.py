@@ -67,6 +67,7 @@ def airline(data: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.full
 async def test_200_transcripts_give_equal_tables_in_duckdb_and_on_s3(
     airline: dict[str, Any], tmp_path: Path, s3
 ):
@@ -99,6 +100,7 @@ async def test_four_trials_reproduce_the_published_chances_that_all_k_trials_suc
     assert [round(one, 3) for one in found] == [0.42, 0.273, 0.22, 0.2]
 
 
+@pytest.mark.full
 async def test_two_trials_of_one_agent_are_compared_by_the_documents_rules(
     airline: dict[str, Any], tmp_path: Path
 ):
@@ -139,6 +141,7 @@ async def test_success_and_cost_by_agent_come_out_of_the_rows_as_recorded(
         assert rows["cases"]["agent_cost_usd"].mean() == pytest.approx(recorded[1], abs=1e-8)
 
 
+@pytest.mark.full
 async def test_200_transcripts_through_litellm_are_200_requests_and_none_the_second_time(
     airline: dict[str, Any], tmp_path: Path, judge_server
 ):

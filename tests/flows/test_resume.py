@@ -57,6 +57,7 @@ def test_a_killed_run_is_interrupted_and_resumes_by_its_id_alone(folder, prefect
     assert not list((folder / "lake").rglob("holds/*"))
 
 
+@pytest.mark.full
 def test_a_changed_setting_is_named_and_a_fork_begins_beside(folder, prefect_server):
     assert run(folder, LAKE, prefect_server).code == 0
     changed = ["--set", "thresholds.metrics_pass_threshold=7"]

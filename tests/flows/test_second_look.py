@@ -51,6 +51,7 @@ def config(folder: Path, server: Any, answering: str, **judge: Any) -> RunConfig
     return validate_config(body, "test")
 
 
+@pytest.mark.full
 async def test_what_a_plan_foresees_is_asked_and_paid_once(tmp_path: Path, judge_server):
     wanted = config(tmp_path, judge_server, "gullible")
     foreseen = await forecast(wanted)
@@ -102,6 +103,7 @@ async def test_a_panel_looks_twice_too(tmp_path: Path, judge_server):
     assert outcome.summary.counts["judged"] == HOSTILE + HONEST
 
 
+@pytest.mark.full
 async def test_both_looks_go_in_one_batch_and_find_the_same(tmp_path: Path, judge_server):
     found = []
     for name, runner in (("alone", {}), ("batch", {"batch": True})):

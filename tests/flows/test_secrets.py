@@ -131,6 +131,7 @@ async def shown_by_the_api(folder: Path, store: str) -> dict[str, bytes]:
     return {f"{n} {path}": answer.content for n, (path, answer) in enumerate(answers)}
 
 
+@pytest.mark.full
 @pytest.mark.row("S4")
 @pytest.mark.row("S5")
 @pytest.mark.parametrize("store", ["duckdb:///rows.duckdb", "lake"])
@@ -152,6 +153,7 @@ async def test_a_run_whose_parts_tell_all_they_know_writes_none_of_it(
     assert hits(planted, written) == []
 
 
+@pytest.mark.full
 @pytest.mark.row("S4")
 def test_a_provider_that_repeats_the_key_is_not_quoted_even_at_debug(
     tmp_path: Path, judge_server: OpenAIServer, planted, prefect_server

@@ -53,6 +53,7 @@ def called(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.full
 async def test_a_flow_that_a_program_calls_runs_on_the_server_of_assizes_up(
     prefect_server: str, tmp_path: Path
 ):
@@ -67,6 +68,7 @@ async def test_a_flow_that_a_program_calls_runs_on_the_server_of_assizes_up(
     assert flow_run.state.is_completed()
 
 
+@pytest.mark.full
 def test_a_configured_server_that_does_not_answer_is_named_in_one_line(tmp_path: Path):
     done = called(tmp_path, PREFECT_API_URL="http://127.0.0.1:9/api")
     assert done.returncode == 1

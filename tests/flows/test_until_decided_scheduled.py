@@ -93,6 +93,7 @@ def killed_at(failpoint: str, config: RunConfig, api_url: str, *days: date) -> N
     assert done.code == -signal.SIGKILL, done
 
 
+@pytest.mark.full
 async def test_a_night_is_decided_against_the_night_before_it(tmp_path: Path):
     lay_days(tmp_path)
     config = dated_config(tmp_path)

@@ -42,6 +42,7 @@ async def test_the_walk_finds_the_regression_its_reasons_and_the_worst_case(
     assert "allowed: nothing that writes" in lines[0]
 
 
+@pytest.mark.full
 async def test_the_case_is_promoted_with_leave_and_refused_without(own_demo: Path):
     wanted = {"run": "demo~1", "suite": "guarded", "cases": ["46"]}
     async with client(own_demo, env=ENV) as connected:
@@ -72,6 +73,7 @@ async def test_the_case_is_promoted_with_leave_and_refused_without(own_demo: Pat
     assert json.loads(status.out)["cases"] == 1
 
 
+@pytest.mark.full
 async def test_a_label_is_of_a_person_and_replaces_the_one_before(own_demo: Path):
     wanted = {"run": "demo~1", "case": "46", "rater": "Ada", "value": 0}
     async with client(own_demo, "--allow", "label", env=ENV) as connected:
@@ -88,6 +90,7 @@ async def test_a_label_is_of_a_person_and_replaces_the_one_before(own_demo: Path
     assert (label["rater"], label["value"]) == ("Ada", 1.0)
 
 
+@pytest.mark.full
 async def test_a_run_says_its_forecast_first_and_starts_only_when_confirmed(
     own_demo: Path, prefect_server: str
 ):
@@ -122,6 +125,7 @@ async def test_a_run_says_its_forecast_first_and_starts_only_when_confirmed(
     assert f"run {run_id}: complete" in read.text
 
 
+@pytest.mark.full
 async def test_pages_go_on_with_the_cursor_and_each_case_comes_once(walked_demo: Path):
     seen: list[str] = []
     async with client(walked_demo, "--base-url", "http://127.0.0.1:8320/", env=ENV) as connected:
@@ -140,6 +144,7 @@ async def test_pages_go_on_with_the_cursor_and_each_case_comes_once(walked_demo:
     assert len(seen) == len(set(seen)) == 40
 
 
+@pytest.mark.full
 async def test_what_is_wrong_is_one_line_that_says_what_would_be_right(walked_demo: Path):
     async with client(walked_demo, env=ENV) as connected:
         wrong = [
@@ -166,6 +171,7 @@ async def test_what_is_wrong_is_one_line_that_says_what_would_be_right(walked_de
     assert "unknown tool 'walk'; known: compare_runs" in lines[7]
 
 
+@pytest.mark.full
 async def test_the_table_of_tokens_in_the_docs_is_what_the_walk_costs(own_demo: Path):
     async with client(own_demo, "--allow", "promote", env=ENV) as connected:
         steps = await walk(connected)

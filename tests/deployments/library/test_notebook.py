@@ -25,6 +25,7 @@ CELLS = (
 )
 
 
+@pytest.mark.full
 def test_a_notebook_shows_progress_results_and_explanations(
     tmp_path: Path, judge_server, monkeypatch: pytest.MonkeyPatch
 ):

@@ -168,6 +168,7 @@ def test_html_in_an_id_is_text_in_a_notebook(tmp_path: Path, monkeypatch):
     assert "&lt;script&gt;" in result._repr_html_()
 
 
+@pytest.mark.full
 def test_rows_of_a_result_without_a_store_go_with_it(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

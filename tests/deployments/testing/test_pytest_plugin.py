@@ -97,6 +97,7 @@ def properties(folder: Path) -> dict[str, dict[str, str]]:
     }
 
 
+@pytest.mark.full
 def test_invariants_fail_a_test_and_signals_are_recorded_and_all_are_one_run(tmp_path: Path):
     tests = """
 def test_polite(judge):
@@ -148,6 +149,7 @@ def test_nothing(judge):
     }
 
 
+@pytest.mark.full
 def test_a_flaky_agent_passes_where_enough_of_its_conversations_do(tmp_path: Path):
     tests = """
 def flaky():
@@ -195,6 +197,7 @@ def test_guard(judge, case):
     assert "is no suite: it has no suite.toml" in text
 
 
+@pytest.mark.full
 def test_the_default_judge_needs_neither_configuration_nor_key(tmp_path: Path):
     code, text = session(tmp_path, OF_SAMPLES, config="")
     assert code == 0, text

@@ -238,6 +238,7 @@ def test_a_store_that_is_not_there_is_a_problem_and_not_a_crash(tmp_path: Path):
         assert (reply.status, reply.headers["retry-after"]) == (503, "5")
 
 
+@pytest.mark.full
 def test_every_answer_to_generated_requests_is_a_documented_one(served: Served):
     schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
     asked: set[str] = set()

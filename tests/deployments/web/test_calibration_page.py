@@ -93,6 +93,7 @@ def test_a_store_without_a_calibration_says_what_to_do(served: Served):
     assert served.get("/view/calibration?what=1").status == 422
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_page_is_accessible_quiet_and_fits(

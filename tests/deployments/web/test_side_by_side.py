@@ -142,6 +142,7 @@ def test_the_page_that_only_reads_has_no_form_and_works_without_a_script(
     context.close()
 
 
+@pytest.mark.full
 def test_labels_and_comments_are_given_by_keyboard_and_are_not_blind(site: DeskSite, tab: Watched):
     page = tab.page
     sign_in(page, site.url + pair_path(site, "7"))

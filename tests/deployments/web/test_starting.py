@@ -71,6 +71,7 @@ async def test_a_run_is_begun_with_the_deployed_configuration_and_what_was_said(
     assert answer.json["url"].endswith(f"/runs/flow-run/{run.id}")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "wanted",
     [

@@ -224,6 +224,7 @@ async def test_the_limits_on_spending_are_set_beside_it(tmp_path: Path, judge_se
     }
 
 
+@pytest.mark.full
 async def test_a_batch_fits_where_its_worst_case_does(tmp_path: Path, judge_server):
     uri = written(tmp_path / "t.jsonl", sample_cases())
     alone = await forecast(config(tmp_path, uri, judge_server))

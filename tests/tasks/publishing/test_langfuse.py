@@ -193,6 +193,7 @@ def annotation(score_id: str, name: str, value: Any, generation: Generation, **m
     return {**body, "authorUserId": "ann", "comment": "so it is", **subject, **times, **more}
 
 
+@pytest.mark.full
 def test_labels_made_there_come_back_once_with_rater_and_time(
     tmp_path: Path, langfuse: tuple[LangfuseScores, JsonServer], generation: Generation
 ):
@@ -258,6 +259,7 @@ def test_the_command_says_what_it_sent_and_what_it_would_send(
     assert "set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY" in no_keys.err
 
 
+@pytest.mark.full
 def test_forget_deletes_there_too_and_nothing_here_where_it_cannot(
     tmp_path: Path, langfuse: tuple[LangfuseScores, JsonServer]
 ):

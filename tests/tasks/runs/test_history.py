@@ -75,6 +75,7 @@ def test_the_standard_error_is_that_of_clusters(store: Store):
     assert point.high - point.value == pytest.approx(1.959964 * se, abs=1e-6)
 
 
+@pytest.mark.full
 def test_trends_are_the_same_to_the_last_digit_in_whatever_order_the_rows_are_stored(
     tmp_path: Path,
 ):

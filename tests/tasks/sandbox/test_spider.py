@@ -74,6 +74,7 @@ async def test_no_normal_query_is_blocked_on_sqlite(spider: Path):
     assert [one for one in answers if not isinstance(one, QueryResult) or one.tables[0].error] == []
 
 
+@pytest.mark.full
 async def test_no_normal_query_is_blocked_on_duckdb(spider: Path, tmp_path: Path):
     questions = questions_in(spider)
     for name in {one["db_id"] for one in questions}:

@@ -100,6 +100,7 @@ def test_a_bit_that_flips_in_a_lake_is_told(whole, tmp_path):
         assert told > EACH, file.name  # most, if not all
 
 
+@pytest.mark.full
 def test_a_bit_that_flips_in_a_duckdb_file_or_beside_it_is_told(whole, tmp_path):
     shutil.copytree(whole / "file", tmp_path / "file")
     place = StoreConfig(uri=f"duckdb:///{tmp_path}/file/store.duckdb")

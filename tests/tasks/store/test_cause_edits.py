@@ -117,6 +117,7 @@ def test_a_merge_lasts_over_three_further_nights_with_other_words(place):
             assert row["state"] == ("first_seen" if number == 1 else "persisting")
 
 
+@pytest.mark.full
 def test_an_edit_also_counts_in_runs_whose_causes_were_found_before(place):
     with open_store(place, writing=True) as store:
         for number in (1, 2, 3):
@@ -136,6 +137,7 @@ def test_an_edit_also_counts_in_runs_whose_causes_were_found_before(place):
             assert DOUBLE | RUDE in cases_by_cause(found).values()
 
 
+@pytest.mark.full
 def test_what_is_undone_no_longer_counts(place):
     with open_store(place, writing=True) as store:
         drifting_night(store, 1, "late", "double", "rude")
@@ -167,6 +169,7 @@ def test_what_is_undone_no_longer_counts(place):
         assert history[0]["case_ids"] == sorted(DOUBLE)
 
 
+@pytest.mark.full
 def test_names_owners_and_silence_are_the_newest_ones_and_in_sql(place):
     with open_store(place, writing=True) as store:
         drifting_night(store, 1, "rude")

@@ -59,6 +59,7 @@ def nights(place):
     return place
 
 
+@pytest.mark.full
 def test_names_last_over_nights_and_are_not_asked_for_again(nights, tmp_path: Path):
     model = Namer()
     first = named(nights, tmp_path, model)
@@ -78,6 +79,7 @@ def test_names_last_over_nights_and_are_not_asked_for_again(nights, tmp_path: Pa
     assert named(nights, tmp_path, model).asked == 0  # who undid it does not want it again
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("changed", [{"reasons": []}, {"name": 7}])
 def test_a_name_without_reasons_or_a_failure_keeps_the_name_of_the_program(
     nights, tmp_path: Path, changed: dict[str, Any]

@@ -42,6 +42,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix not in locks}
 
 
+@pytest.mark.full
 def test_no_damage_of_forty_is_read_as_if_it_were_whole_and_it_is_rebuilt(tmp_path):
     found = outcomes(tmp_path / "work", 40, seed=1, rebuilt=5)
     assert {outcome for _, outcome in found} <= {"same", "told"}

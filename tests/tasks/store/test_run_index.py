@@ -75,6 +75,7 @@ def test_the_index_has_a_row_for_each_run_in_the_order_of_the_table(place: Store
     assert check_index(place).equals(index)  # now from its file
 
 
+@pytest.mark.full
 def test_runs_that_began_or_ended_since_are_found(place: StoreConfig):
     filled(place)
     check_index(place)

@@ -59,6 +59,7 @@ def store(place: StoreConfig) -> Iterator[Store]:
         yield opened
 
 
+@pytest.mark.full
 def test_a_run_has_many_names(store: Store):
     assert {name: store.run(name).run_id for name in NAMED} == NAMED
 

@@ -57,6 +57,7 @@ def tables(store):
     return {name: store.table("nightly-1", name) for name in (*SHARD_TABLES, "run_metrics")}
 
 
+@pytest.mark.full
 def test_whatever_the_order_of_acts_no_part_that_counts_is_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # no power is cut here
     wrong = {seed: interleaved(tmp_path / str(seed), seed) for seed in range(60)}

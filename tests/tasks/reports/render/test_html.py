@@ -261,6 +261,7 @@ def hostile_charts() -> list[str]:
     return drawn
 
 
+@pytest.mark.full
 @DEAR
 def test_hostile_names_stay_text_inside_the_drawings_too():
     for uri in hostile_charts():
@@ -310,6 +311,7 @@ def test_slices_by_tool_are_shown_and_said_to_overlap():
     assert "overlap" not in moved()
 
 
+@pytest.mark.full
 @DEAR
 def test_a_report_of_ten_thousand_cases_stays_under_five_megabytes(record_property, capsys):
     long = "The agent repeated the same call with the same arguments. " * 40
