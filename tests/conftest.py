@@ -107,7 +107,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """What is there before the first test stays until the end: the garbage collector passes it by."""
-    gc.collect()
     gc.freeze()
 
 
