@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from functools import cache, partial
 from typing import Any, Final, TypeVar
 
@@ -51,15 +52,18 @@ class _ServedFlow(Flow[..., Any]):
 
 async def _on_server(call: Callable[[], Awaitable[Any]]) -> Any:
     prepare_process()  # before a server starts: it reports to nobody
-    with temporary_settings(await asyncio.to_thread(_server_settings)):
+    changes = await asyncio.to_thread(_server_settings)
+    # Prefect reads all of its settings anew for a change: a tenth of a second.
+    with temporary_settings(changes) if changes else nullcontext():
         return await call()
 
 
 def _server_settings() -> Mapping[Any, Any]:
-    """The settings by which Prefect finds its server; raises as `find_api`."""
-    api_url = find_api(PREFECT_API_URL.value())
+    """The settings to change, so that Prefect finds its server; raises as `find_api`."""
+    configured = PREFECT_API_URL.value()
+    api_url = find_api(configured)
     if api_url is not None:
-        return {PREFECT_API_URL: api_url}
+        return {} if api_url == configured else {PREFECT_API_URL: api_url}
     tie_server_to_process()
     # A longer limit than Prefect's 20 s: whoever set it knows that a temporary server starts.
     if PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS.value() < STARTUP_TIMEOUT_S:
