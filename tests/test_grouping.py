@@ -8,6 +8,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from tests.grouping import FOLDER
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,6 +32,7 @@ def test_of_none(number):
 """
 
 
+@pytest.mark.full
 def test_a_group_runs_in_one_process(tmp_path: Path):
     (tmp_path / "test_some.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")

@@ -116,6 +116,7 @@ def _check_a_run(folder: Path, judge_server: OpenAIServer) -> None:
     assert decided == {"openai/unsure": 4, "openai/knowing": 2}
 
 
+@pytest.mark.full
 def test_what_cannot_be_promised_is_refused_in_one_line(folder: Path):
     config = folder / "assizes.toml"
     plain = config.read_text()
@@ -133,6 +134,7 @@ def test_what_cannot_be_promised_is_refused_in_one_line(folder: Path):
     assert "no threshold is set; `assizes cascade` sets it" in " ".join(answer.err.split())
 
 
+@pytest.mark.full
 def test_labels_that_contradict_both_models_are_refused(folder: Path):
     lines = ["case_id,metric,label"]
     lines += [f"c{n},{METRIC},{'pass' if n % 5 else 'fail'}" for n in range(60)]
@@ -142,6 +144,7 @@ def test_labels_that_contradict_both_models_are_refused(folder: Path):
     assert "no threshold keeps agreement 0.9 with delta 0.1" in " ".join(answer.err.split())
 
 
+@pytest.mark.full
 def test_a_threshold_is_refused_for_another_model_or_promise(folder: Path):
     words = ("cascade", "--labels", "labels.csv", "--agreement", "0.9", "--write", "cascade.toml")
     assert command(folder, *words).code == 0

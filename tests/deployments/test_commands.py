@@ -165,11 +165,13 @@ def test_the_metrics_are_listed_with_the_opt_in_one(tmp_path: Path):
     assert "task_completion" in output_of(assizes("metrics", cwd=tmp_path))
 
 
+@pytest.mark.full
 def test_the_judges_are_listed(tmp_path: Path):
     listing = json.loads(output_of(assizes("judges", "--json", cwd=tmp_path)))
     assert {"conversation", "recorded"} <= {judge["name"] for judge in listing}
 
 
+@pytest.mark.full
 def test_reading_commands_import_neither_prefect_nor_litellm():
     program = (
         "import sys\n"

@@ -80,6 +80,7 @@ def test_the_page_of_a_night_names_them_too(nights: Path):
             assert f">{word}<" in row
 
 
+@pytest.mark.full
 @pytest.mark.promised
 def test_a_suite_of_the_mended_fault_catches_its_return(nights: Path):
     out = (nights / "out.txt").read_text().split("later, over the suite:")[1]

@@ -179,6 +179,7 @@ async def test_what_is_to_be_removed_is_found_behind_any_number_of_others(
         assert await client.read_automations_by_name("assizes pages: regression") == []
 
 
+@pytest.mark.full
 @pytest.mark.row("O11")
 @pytest.mark.usefixtures("prefect_server")
 async def test_who_is_told_of_what():
@@ -193,6 +194,7 @@ async def test_who_is_told_of_what():
     assert missed.trigger.posture == "Proactive"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("prefect_server")
 async def test_shared_limits_are_those_that_runs_lease_from():
     shared = '[limits]\nshared = "acme"\nrequests_per_minute = 60\n'
@@ -217,6 +219,7 @@ async def test_a_block_that_cannot_tell_anything_is_refused():
         await deploy_results(config("blocks", '[notify]\nblock = "secret/mute"\n'))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("prefect_server")
 async def test_a_schedule_may_be_left_out_but_not_be_nonsense():
     with pytest.raises(ConfigurationError, match="cron: 'at night' is no cron expression"):

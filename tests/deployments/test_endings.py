@@ -189,6 +189,7 @@ def test_a_repeated_command_that_finds_old_failures_says_so_and_how_to_judge_the
     assert outcome_of(GOOD, had_ended=True).reasons == []
 
 
+@pytest.mark.full
 def test_a_command_whose_asks_all_fail_says_why_and_what_goes_on_also_the_second_time(
     tmp_path: Path, judge_server, prefect_server: str
 ):

@@ -93,6 +93,7 @@ def test_what_was_mended_is_judged_in_a_run_of_its_own(folder: Path, prefect_ser
     assert again == {"run": first["run_id"], "only": "quarantined"}
 
 
+@pytest.mark.full
 def test_a_mended_copy_of_what_was_judged_is_in_conflict_and_never_wins(
     folder: Path, prefect_server: str
 ):
@@ -106,6 +107,7 @@ def test_a_mended_copy_of_what_was_judged_is_in_conflict_and_never_wins(
     assert "3 rejected (id_conflict 3)" in answer.err
 
 
+@pytest.mark.full
 def test_a_run_without_rejects_and_an_unknown_one_are_one_line(folder: Path, prefect_server: str):
     (folder / "in" / "a.jsonl").write_bytes(LINES[0])
     (folder / "in" / "b.jsonl").unlink()

@@ -144,6 +144,7 @@ def test_a_run_with_a_server_of_its_own_logs_json_alone(tmp_path: Path):
     assert "temporary Prefect server" in str(records[0]["message"])
 
 
+@pytest.mark.full
 @pytest.mark.row("O6")
 def test_a_run_logs_its_states_with_ids_and_no_text_of_a_transcript(
     prefect_server: str, tmp_path: Path

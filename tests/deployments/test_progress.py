@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from assizes.deployments.samples import sample_cases
 from assizes.judge.formats import native_line
 from tests.command import Answer, started
@@ -46,6 +48,7 @@ def test_a_plan_counts_what_it_reads_and_what_it_foresees(tmp_path: Path):
     assert re.search(r"foreseeing .* 10/10 ", answer.err), answer.err
 
 
+@pytest.mark.full
 def test_a_backfill_shows_the_cases_of_the_day_and_the_days(tmp_path: Path, prefect_server: str):
     (tmp_path / "assizes.toml").write_text(CONFIG)
     for day in DAYS[:2]:

@@ -68,6 +68,7 @@ def test_a_rubric_is_compared_with_another_on_the_same_cases(place: Path):
     assert document["never_given"] == ["no"]
 
 
+@pytest.mark.full
 def test_labels_of_a_stored_run_are_tried_too(folder: Path):  # noqa: F811
     answer = command(folder, "rubrics/helpful.toml", "--run", "latest", "--json")
     assert answer.code == 0, answer

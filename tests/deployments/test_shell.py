@@ -41,6 +41,7 @@ def test_the_script_for_a_shell_is_printed(tmp_path: Path, shell: str):
     assert "--show-completion" in options
 
 
+@pytest.mark.full
 def test_a_shell_is_offered_commands_and_the_names_of_runs(tmp_path: Path):
     with open_store(StoreConfig(uri=str(tmp_path / "rows.duckdb")), writing=True) as store:
         for run_id in ("nightly-1", "nightly-2"):

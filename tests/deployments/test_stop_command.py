@@ -86,6 +86,7 @@ def test_a_stopped_run_makes_no_new_call_and_goes_on_later(tmp_path: Path, prefe
         assert model.stats()["requests"] == CASES
 
 
+@pytest.mark.full
 def test_after_a_stop_of_all_runs_none_begins_until_it_is_lifted(
     tmp_path: Path, judge_server, prefect_server: str
 ):

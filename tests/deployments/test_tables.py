@@ -86,6 +86,7 @@ def test_the_files_are_what_make_reference_writes():
         assert path.read_text(encoding="utf-8") == text(), "run `make reference`"
 
 
+@pytest.mark.full
 def test_every_number_of_the_dashboard_is_one_that_the_product_gives(folder: Path):
     given = assizes("export-metrics", "latest", "--store", "made/demo.duckdb", cwd=folder).out
     names = set(re.findall(r"^(assizes_\w+)\{", given, re.MULTILINE))

@@ -78,6 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Pat
     return place
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("args", "code"),
     [

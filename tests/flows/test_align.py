@@ -202,6 +202,7 @@ async def test_labels_of_anchors_come_from_the_store_where_no_file_is_named(
     assert (shift.labelled, shift.right_before, shift.right_after) == (20, 14, 19)
 
 
+@pytest.mark.full
 async def test_labels_of_the_whole_verdict_are_no_labels_of_the_metric(
     tmp_path: Path, judge_server: Any
 ):
@@ -214,6 +215,7 @@ async def test_labels_of_the_whole_verdict_are_no_labels_of_the_metric(
     assert (result.anchors.cases, result.anchors.labelled) == (24, 0)
 
 
+@pytest.mark.full
 async def test_labels_of_anchors_that_cannot_be_read_are_named_before_anything_is_asked(
     tmp_path: Path, judge_server: Any
 ):

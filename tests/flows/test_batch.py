@@ -50,6 +50,7 @@ async def test_five_hundred_cases_take_as_many_batches_as_the_deepest_judge_has_
     assert {one["state"] for one in records(tmp_path)} == {"collected"}
 
 
+@pytest.mark.full
 async def test_a_batch_costs_half_of_what_the_same_asks_cost_by_themselves(
     tmp_path: Path, judge_server: OpenAIServer
 ):
@@ -141,6 +142,7 @@ async def test_a_refusal_in_a_batch_is_not_asked_for_again(
     assert asks["cost_usd"].is_not_null().all()
 
 
+@pytest.mark.full
 async def test_a_budget_that_the_batch_could_exceed_sends_nothing(
     tmp_path: Path, judge_server: OpenAIServer
 ):

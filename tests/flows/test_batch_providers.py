@@ -194,6 +194,7 @@ async def test_a_run_that_is_killed_at_each_step_of_a_submission_asks_each_ask_o
         assert left_in(bucket, server) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("provider", ["bedrock"], indirect=True)
 async def test_asks_that_are_too_few_for_a_batch_are_asked_by_themselves(
     tmp_path: Path,

@@ -85,6 +85,7 @@ async def test_a_run_stopped_by_its_budget_goes_on_with_a_larger_one_and_pays_no
     assert in_rows == pytest.approx(metered)
 
 
+@pytest.mark.full
 async def test_the_calls_of_a_run_can_be_limited_and_those_of_a_day_over_all_runs(
     tmp_path: Path, judge_server
 ):

@@ -71,6 +71,7 @@ async def test_a_replay_is_no_model_call_and_not_limited_like_one(tmp_path: Path
     assert not ledger.exists()
 
 
+@pytest.mark.full
 async def test_replies_of_a_run_whose_store_is_gone_are_asked_anew_too(
     tmp_path: Path, judge_server
 ):
@@ -81,6 +82,7 @@ async def test_replies_of_a_run_whose_store_is_gone_are_asked_anew_too(
     assert judge_server.stats()["requests"] == 2 * CASES
 
 
+@pytest.mark.full
 async def test_kept_replies_are_judged_again_without_a_key_and_without_a_call(
     tmp_path: Path, judge_server, monkeypatch: pytest.MonkeyPatch
 ):

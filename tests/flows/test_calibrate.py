@@ -62,6 +62,7 @@ async def test_the_transcripts_are_judged_once_and_the_judge_is_calibrated(tmp_p
     assert "## verdict: kappa" in str(artifacts[0].data)
 
 
+@pytest.mark.full
 async def test_a_judge_under_its_floor_falls_short(tmp_path: Path):
     state = await state_of(config(tmp_path, min_kappa=0.99))
     assert state.name == "FallsShort"

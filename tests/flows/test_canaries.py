@@ -78,6 +78,7 @@ async def test_a_judge_that_believes_what_it_reads_is_taken_over_and_falls_short
     assert held.config["transcripts"]["canaries"] is True
 
 
+@pytest.mark.full
 async def test_a_judge_that_keeps_to_its_data_is_not(tmp_path: Path, judge_server):
     state = await calibrate_judge(config(tmp_path, judge_server, "obedient"), return_state=True)
     found = await state.aresult(raise_on_failure=False)

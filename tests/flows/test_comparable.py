@@ -13,6 +13,7 @@ from tests.flows.test_evaluate import config, outcome_of, state_of, written
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
+@pytest.mark.full
 async def test_a_run_judged_otherwise_than_its_baseline_ends_as_not_comparable(tmp_path: Path):
     uri = written(tmp_path / "t.jsonl", sample_cases()[:4])
     await outcome_of(config(tmp_path, uri), run_id="before")

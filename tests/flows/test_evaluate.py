@@ -71,6 +71,7 @@ def report_bytes(outcome: RunOutcome) -> dict[str, bytes]:
     return {kind: Path(path).read_bytes() for kind, path in outcome.reports.items()}
 
 
+@pytest.mark.full
 async def test_every_record_of_the_input_is_accounted_for(tmp_path: Path):
     cases = sample_cases()
     broken = b'{"case_id": "cut off\n' + b"[]\n"
@@ -88,6 +89,7 @@ async def test_every_record_of_the_input_is_accounted_for(tmp_path: Path):
     assert set(rows["rejects"]["reason"].str.split(":").list.first()) <= {"json", "schema"}
 
 
+@pytest.mark.full
 async def test_the_same_run_again_makes_no_call_and_changes_no_byte(tmp_path: Path):
     wanted = config(tmp_path, written(tmp_path / "t.jsonl", sample_cases()[:9]))
     first = await outcome_of(wanted)
@@ -178,6 +180,7 @@ async def _event_seen(api: str, name: str, run_id: str) -> bool:
     return False
 
 
+@pytest.mark.full
 async def test_a_failed_gate_names_itself_and_can_leave_the_flow_completed(tmp_path: Path):
     uri = written(tmp_path / "t.jsonl", sample_cases()[:6])
     strict = {"metrics_pass_threshold": 100, "cases_pass_threshold": 100}
@@ -234,6 +237,7 @@ async def test_a_model_over_http_is_asked_once_a_case_and_its_tokens_and_price_a
     assert outcome.summary.total_platform_cost_usd == pytest.approx(asks["cost_usd"].sum())
 
 
+@pytest.mark.full
 async def test_a_reply_that_was_paid_for_is_not_paid_again_by_another_run(
     tmp_path: Path, openai_server, monkeypatch: pytest.MonkeyPatch
 ):

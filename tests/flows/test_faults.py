@@ -143,6 +143,7 @@ async def test_a_run_without_one_judged_case_ends_cleanly_and_names_the_fault(
     assert "incomplete" in Path(outcome.reports["md"]).read_text("utf-8").lower()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("store", ["duckdb", "lake"])
 async def test_a_run_is_found_again_whatever_its_shards_and_its_speed(tmp_path: Path, store: str):
     uri = written(tmp_path / "t.jsonl", sample_cases()[:9])
@@ -179,6 +180,7 @@ async def incomplete(folder: Path, api_base: str) -> RunOutcome:
     return await outcome_of(config(folder, uri, judge=judge), run_id="lost")
 
 
+@pytest.mark.full
 async def test_a_baseline_that_cannot_be_compared_with_costs_the_comparison_not_the_run(
     tmp_path: Path, judge_server
 ):
@@ -260,6 +262,7 @@ async def test_a_resumed_run_holds_the_rows_of_one_never_interrupted(
         assert left.equals(right, null_equal=True), name
 
 
+@pytest.mark.full
 def test_an_error_of_the_store_inside_the_flow_is_one_line(tmp_path: Path, prefect_server: str):
     written(tmp_path / "t.jsonl", sample_cases()[:3])
     env = {"PREFECT_API_URL": prefect_server}

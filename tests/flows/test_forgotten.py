@@ -12,6 +12,7 @@ from tests.flows.test_evaluate import written
 from tests.flows.test_kills import KILLED, run
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("store", ["duckdb:///{folder}/a.duckdb", "{folder}/lake"])
 def test_a_run_whose_case_was_deleted_in_between_is_complete(tmp_path, prefect_server, store):
     folder = tmp_path / "run"

@@ -53,6 +53,7 @@ async def test_without_a_day_it_judges_yesterday_and_its_name_says_so(tmp_path: 
     assert run.name == f"nightly-suite-{ago(1)}"
 
 
+@pytest.mark.full
 async def test_the_same_night_again_is_the_same_run(tmp_path: Path):
     lay(tmp_path, ago(1), cases_of(ago(1)))
     config = dated(tmp_path)
@@ -85,6 +86,7 @@ def test_the_night_is_the_last_whole_day_of_the_time_zone(moment: str, zone: str
     assert yesterday(datetime.fromisoformat(moment), zone) == date.fromisoformat(day)
 
 
+@pytest.mark.full
 async def test_a_night_without_transcripts_is_a_run_that_never_passes_and_is_no_baseline(
     tmp_path: Path,
 ):
@@ -106,6 +108,7 @@ async def test_a_night_without_transcripts_is_a_run_that_never_passes_and_is_no_
     assert await night_of(config, ago(2)) == empty
 
 
+@pytest.mark.full
 async def test_two_empty_nights_are_two_runs_and_late_transcripts_a_third(tmp_path: Path):
     config = dated(tmp_path)
     (tmp_path / "logs").mkdir()
@@ -162,6 +165,7 @@ async def test_where_no_night_is_made_good_those_missed_are_named_once(
     assert "have no run" not in caplog.text
 
 
+@pytest.mark.full
 async def test_a_night_judged_late_is_set_beside_the_night_before_it_not_beside_later_ones(
     tmp_path: Path,
 ):

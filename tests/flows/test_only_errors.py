@@ -61,6 +61,7 @@ async def test_only_the_asks_that_failed_are_put_again_and_nothing_committed_is_
     assert judge_server.stats()["requests"] == CASES
 
 
+@pytest.mark.full
 async def test_a_case_that_reads_otherwise_now_is_another_case(tmp_path: Path, judge_server):
     config, run_id = await half_judged(tmp_path, judge_server)
     path = Path(config.transcripts.uri)

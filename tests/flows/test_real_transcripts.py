@@ -90,6 +90,7 @@ async def test_200_transcripts_give_equal_tables_in_duckdb_and_on_s3(
     assert cohen_kappa_score(pairs["task_completion"], pairs["recorded_reward"]) >= 0.95
 
 
+@pytest.mark.full
 @pytest.mark.row("001-46")
 async def test_four_trials_reproduce_the_published_chances_that_all_k_trials_succeed(
     airline: dict[str, Any], tmp_path: Path
@@ -128,6 +129,7 @@ RECORDED = {
 """Success rate and mean cost as recorded; the cost is 0 or null where the price was not known."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("agent", "recorded"), RECORDED.items())
 async def test_success_and_cost_by_agent_come_out_of_the_rows_as_recorded(
     data: Path, tmp_path: Path, agent: str, recorded: tuple[float, float | None]

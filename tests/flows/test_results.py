@@ -78,6 +78,7 @@ def planted(mark: Path) -> list[bytes]:
     return [bare, *(json.dumps(one).encode() for one in told)]
 
 
+@pytest.mark.full
 @pytest.mark.row("S7")
 async def test_a_planted_pickle_is_not_run(tmp_path: Path, prefect_server: str):
     (tmp_path / "in").mkdir()

@@ -99,6 +99,7 @@ def test_every_flow_of_the_product_looks_for_its_server():
     assert set(ours.values()) == {server._ServedFlow}
 
 
+@pytest.mark.full
 def test_a_server_that_is_being_stopped_is_not_taken(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("ASSIZES_HOME", str(tmp_path))
     (tmp_path / "server.json").write_text('{"pid": 1, "api_url": "http://127.0.0.1:9/api"}')

@@ -78,6 +78,7 @@ def ids(*numbers: int) -> set[str]:
     return {f"{number:032x}" for number in numbers}
 
 
+@pytest.mark.full
 async def test_a_night_judges_the_traces_of_its_day_and_the_next_one_those_of_the_next(
     tmp_path: Path, double: LangfuseTraces, server: JsonServer
 ):

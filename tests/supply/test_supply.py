@@ -108,6 +108,7 @@ def test_a_folder_on_the_path_is_no_code(tmp_path: Path):
     assert list(unknown_starts(tmp_path, LISTED)) == []
 
 
+@pytest.mark.full
 @pytest.mark.row("S12")
 def test_an_import_of_the_proxy_is_found_and_its_server_never_loaded(tmp_path: Path):
     for layer in LAYERS:
@@ -153,6 +154,7 @@ def unsafe(tree: ast.AST) -> list[str]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.row("S7")
 def test_nothing_that_is_read_is_run():
     found = {

@@ -184,6 +184,7 @@ async def test_the_table_of_tokens_in_the_docs_is_what_the_walk_costs(own_demo: 
         assert abs(now - then) <= 0.1 * then + 30, (question, now, then)
 
 
+@pytest.mark.full
 def test_an_unknown_permission_and_a_missing_package_are_one_line(tmp_path: Path):
     wrong = assizes("mcp", "--allow", "everything", cwd=tmp_path)
     assert wrong.code == 2

@@ -56,6 +56,7 @@ def test_a_second_call_is_answered_by_the_reply_cache(judge_server):
     assert (before.run_id, scores_of(before)) == (after.run_id, scores_of(after))
 
 
+@pytest.mark.full
 def test_a_csv_a_frame_and_logs_of_one_content_get_the_same_scores(folder: Path):
     rows = pl.DataFrame(turn_rows())
     rows.write_csv(folder / "chats.csv")

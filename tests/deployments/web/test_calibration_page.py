@@ -50,6 +50,7 @@ def calibrated(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield site
 
 
+@pytest.mark.full
 def test_disagreements_have_both_reasons_a_link_and_filters(calibrated: DeskSite, tab: Watched):
     page = tab.page
     sign_in(page, f"{calibrated.url}/view/calibration?run={calibrated.candidate}")

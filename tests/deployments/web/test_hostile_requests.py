@@ -133,6 +133,7 @@ def test_a_body_in_pieces_is_bounded_too(served: Served):
     assert answer.status == 413
 
 
+@pytest.mark.full
 def test_no_target_leads_anywhere_else(served: Served):
     targets = [
         *TARGETS,

@@ -59,6 +59,7 @@ def test_a_label_is_answered_with_its_row_and_the_same_id_writes_nothing(
     assert "\n7,0,verdict,Ada,rater,0.0," in text
 
 
+@pytest.mark.full
 def test_labels_of_a_queue_keep_their_chance_and_correct_the_pass_rate(site: DeskSite) -> None:
     (file,) = site.folder.glob(".assizes/**/*.duckdb")
     store = ("--store", str(file))

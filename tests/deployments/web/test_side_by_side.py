@@ -80,6 +80,7 @@ def shown_case(page: Page) -> str:
     return parse_qs(urlsplit(page.url).query)["case"][0]
 
 
+@pytest.mark.full
 def test_the_flips_of_a_comparison_are_read_one_after_the_other_by_keyboard(
     served: Served, tab: Watched
 ):
@@ -187,6 +188,7 @@ def test_a_navigation_key_writes_nothing_while_no_form_is_entered(
     assert unlabelled.labels() == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("kind", ["flip", "same"])
@@ -205,6 +207,7 @@ def test_the_page_is_accessible_quiet_and_fits(
     assert [url for url in tab.asked if not url.startswith((served.url, "data:"))] == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_page_with_its_forms_is_accessible(

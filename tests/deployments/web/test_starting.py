@@ -101,6 +101,7 @@ async def test_the_same_key_begins_one_run_and_never_another(api: Api):
     assert api.post("/runs", wanted).json["flow_run_id"] != first.json["flow_run_id"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("wanted", "reason"),
     [
@@ -215,6 +216,7 @@ def test_a_page_of_another_site_begins_nothing(api: Api):
         )
 
 
+@pytest.mark.full
 def test_reading_does_not_load_prefect():
     code = "import sys, assizes.deployments.api; assert 'prefect' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -165,6 +165,7 @@ async def test_a_job_whose_arn_was_never_noted_is_found_again(
     assert server.counts("batches", "batch_repeats") == (2, 0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("failpoint", "state"),
     [
@@ -299,6 +300,7 @@ async def test_a_job_that_is_refused_leaves_nothing_in_the_bucket(
     assert process.ledger.run_account().open_calls == 0
 
 
+@pytest.mark.full
 async def test_a_bucket_that_is_not_there_is_named(
     tmp_path: Path, server: BatchProvider, bucket: str
 ):

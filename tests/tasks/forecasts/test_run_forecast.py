@@ -117,6 +117,7 @@ async def test_the_bundled_sample_costs_what_was_foreseen(tmp_path: Path, judge_
     assert near(found, counted)
 
 
+@pytest.mark.full
 async def test_tau_bench_costs_what_was_foreseen_and_so_does_its_rest(
     tmp_path: Path, judge_server, data: Path
 ):

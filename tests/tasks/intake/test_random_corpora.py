@@ -13,6 +13,7 @@ from tests.soak.corpora import held
 CORPORA = 500
 
 
+@pytest.mark.full
 def test_every_record_of_five_hundred_corpora_is_accounted_for(tmp_path: Path):
     found = [held(tmp_path / str(seed), seed) for seed in range(CORPORA)]
 

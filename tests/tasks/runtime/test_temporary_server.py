@@ -70,6 +70,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 def test_the_server_ends_with_a_process_that_is_killed(tmp_path: Path):
     with start(PARENT, tmp_path) as parent:

@@ -79,6 +79,7 @@ def cause_with(found: RunCauses, case_id: str) -> str:
     return str(cause_id)
 
 
+@pytest.mark.full
 def test_a_split_lasts_over_three_further_nights_with_other_words(place):
     with open_store(place, writing=True) as store:
         drifting_night(store, 1, "late", "double", "rude")
@@ -100,6 +101,7 @@ def test_a_split_lasts_over_three_further_nights_with_other_words(place):
             assert RUDE in shown.values()
 
 
+@pytest.mark.full
 def test_a_merge_lasts_over_three_further_nights_with_other_words(place):
     with open_store(place, writing=True) as store:
         drifting_night(store, 1, "late", "rude")
@@ -232,6 +234,7 @@ def test_a_muted_cause_is_listed_but_nobody_is_told(folder_place):
         ]
 
 
+@pytest.mark.full
 def test_edits_that_do_not_fit_are_refused(place):
     with open_store(place, writing=True) as store:
         drifting_night(store, 1, "late", "rude")

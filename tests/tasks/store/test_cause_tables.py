@@ -112,6 +112,7 @@ def test_a_run_without_failures_has_no_causes(place):
     assert (found.causes.height, found.case_causes.height) == (0, 0)
 
 
+@pytest.mark.full
 def test_causes_are_known_from_the_newest_run_that_has_some(place, monkeypatch):
     monkeypatch.setattr(run_causes, "LOOK_BACK", 2)
     with open_store(place, writing=True) as store:
@@ -134,6 +135,7 @@ def test_a_store_in_memory_keeps_causes_in_memory(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_causes_that_were_stored_before_people_could_edit_them_are_read(nights):
     with open_store(nights) as store:
         causes_of_run(store, "night-1")

@@ -70,6 +70,7 @@ def test_it_refuses_in_one_line_that_names_the_process(place, worker, tmp_path):
     assert case_ids(place) == ["c1"]
 
 
+@pytest.mark.full
 def test_with_wait_it_deletes_when_the_process_has_ended(place, worker, tmp_path):
     waiting = subprocess.Popen(
         [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
+import pytest
 from polars.testing import assert_frame_equal
 
 from assizes.judge.rows import KEYS, TABLES
@@ -10,6 +11,7 @@ from assizes.tasks.store import open_store
 from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
 
 
+@pytest.mark.full
 def test_the_rows_of_some_cases_are_read_without_the_others(place):
     with open_store(place, writing=True) as store:
         for run_id in ("r-1", "r-2"):

@@ -58,6 +58,7 @@ def compared(client: httpx.Client) -> set[str]:
     return {case["test_case_id"] for case in answer.json()["test_case_comparisons"]}
 
 
+@pytest.mark.full
 def test_a_new_run_a_label_and_a_forgotten_case_are_told_at_once(
     client: httpx.Client, config: StoreConfig
 ) -> None:

@@ -262,7 +262,6 @@ def hostile_charts() -> list[str]:
 
 
 @pytest.mark.full
-@DEAR
 def test_hostile_names_stay_text_inside_the_drawings_too():
     for uri in hostile_charts():
         drawing = ET.fromstring(base64.b64decode(uri.partition("base64,")[2]))
@@ -312,7 +311,6 @@ def test_slices_by_tool_are_shown_and_said_to_overlap():
 
 
 @pytest.mark.full
-@DEAR
 def test_a_report_of_ten_thousand_cases_stays_under_five_megabytes(record_property, capsys):
     long = "The agent repeated the same call with the same arguments. " * 40
     outcomes = tuple((f"Statement {place}. {long}", place != 1, long) for place in range(5))

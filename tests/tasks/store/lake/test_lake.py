@@ -78,6 +78,7 @@ def test_the_same_rows_make_the_same_parts_wherever_they_lie(folder_place, s3_pl
     assert contents[0] == contents[1]
 
 
+@pytest.mark.full
 def test_parts_without_a_mark_are_not_seen_and_the_shard_can_be_committed(lake, lake_place):
     lake.delete("runs/nightly-1/commits/s0.json")
     lake.delete("runs/nightly-1/SUCCESS.json")
@@ -219,6 +220,7 @@ def test_a_server_that_is_not_there_is_told_in_one_line(s3_place):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.full
 def test_the_password_in_a_url_is_never_told(s3_place):
     options = {
         "endpoint_url": "http://ada:hunter2@127.0.0.1:9",
