@@ -27,7 +27,7 @@ demo: $(STAMP)  ## two runs over bundled transcripts, one with a planted regress
 # The order of tests and what is drawn at random are the same in every run, so that a red test is red again when it
 # runs again. `make fuzz` draws anew.
 PYTEST := $(BIN)/python -m pytest --randomly-seed=1
-BESIDE := -n 3 --dist loadgroup
+BESIDE := --dist loadgroup -n
 
 # The only folders with quick tests (tests/tiers.py): importing the others would take longer than the tests.
 QUICK_FOLDERS := tests/judge tests/mutation tests/tasks/reports tests/tasks/runtime tests/tasks/forecasts
@@ -46,18 +46,18 @@ quick: $(STAMP)  ## the rules of judging: tests that start no server and no proc
 	@echo "make quick: the tests that start nothing"
 	$(PYTEST) -n 2 --dist loadgroup -m quick $(QUICK_FOLDERS)
 
-test: $(STAMP)  ## every test but those that kill, need a server of their own or a browser
-	@echo "make test: all that the README promises, on real servers; under half an hour on two cores, percent done at the right"
-	$(PYTEST) $(BESIDE) -m "not full" $(ALONE)
+test: $(STAMP)  ## all that the README promises, on real servers
+	@echo "make test: all that the README promises, on real servers; a quarter of an hour on two cores, percent done at the right"
+	$(PYTEST) $(BESIDE) 3 -m "not full" $(ALONE)
 
 test-times: $(STAMP)  ## `make test` once more with what each file and test costs: CPU and wall seconds, children included
 	@mkdir -p $(TIMES) && rm -f $(TIMES)/*.jsonl
-	-ASSIZES_TEST_TIMES=$(TIMES) $(PYTEST) $(BESIDE) -m "not full" -p tests.times
+	-ASSIZES_TEST_TIMES=$(TIMES) $(PYTEST) $(BESIDE) 3 -m "not full" -p tests.times
 	$(BIN)/python -m tests.times $(TIMES)
 
-test-rest: $(STAMP)  ## what `make test` leaves out: kills, failpoints, servers of their own, browser, installed wheel
-	@echo "make test-rest: kills, failpoints, servers, browser; over half an hour on two cores"
-	$(PYTEST) $(BESIDE) -m full $(ALONE)
+test-rest: $(STAMP)  ## what `make test` leaves out: kills, failpoints, browser, installed wheel, what takes seconds
+	@echo "make test-rest: kills, failpoints, browser, costly variants; half an hour on two cores"
+	$(PYTEST) $(BESIDE) 4 -m full $(ALONE)  # many of them wait
 
 test-all: test test-rest test-server  ## every test
 
@@ -69,7 +69,7 @@ fuzz: $(STAMP)  ## tests over drawn values, drawn anew: prints the seed (SEED=..
 	ASSIZES_FUZZ=1 $(BIN)/python -m pytest -n 2 -m hypothesis -p no:randomly --hypothesis-seed=$(SEED)
 
 coverage: $(STAMP)  ## every test, and which lines and branches none reached; fails below 100 % of judge/, 90 % of the rest
-	$(PYTEST) $(BESIDE) --cov --cov-report=
+	$(PYTEST) $(BESIDE) 3 --cov --cov-report=
 	@failed=0; for package in judge:100 tasks:90 flows:90 deployments:90; do \
 		$(BIN)/coverage report --include="$${package%:*}/*" --fail-under=$${package#*:} || failed=1; \
 	done; exit $$failed
