@@ -93,8 +93,8 @@ def started(
     """Start `assizes ARGS`, or `python -c PROGRAM ARGS`, in a folder.
 
     No provider key is in its environment unless given. `err` is a descriptor that takes its errors
-    in the place of one of ours. The process is forked from one that has imported the libraries, where
-    nothing but time tells the two apart; with `warmly=False` it is a new interpreter.
+    in the place of one of ours. Beside other processes of tests it is forked from one that has imported the
+    libraries, where nothing but time tells the two apart; with `warmly=False` it is a new interpreter.
     """
     whole = _environment(env)
     files = os.memfd_create("out"), os.memfd_create("err")

@@ -17,6 +17,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
+from assizes import flows, judge, tasks
 from assizes.deployments import cli
 from assizes.deployments.settings import PREFECT_DEFAULTS, prepare_environment
 from assizes.judge.injection.families import matching_families
@@ -53,8 +54,6 @@ _PRICES = "LITELLM_LOCAL_MODEL_COST_MAP"  # as `assizes.judge.models.litellm_mod
 
 def import_libraries() -> list[KeptPackage]:
     """Import all that a command can need; returns the packages that a child has yet to import."""
-    from assizes import flows, judge, tasks
-
     before = dict(os.environ)
     prepare_environment()  # as commands do before they import Prefect
     settings = prefect_settings()
