@@ -7,7 +7,7 @@ DIST := dist
 WHEEL_VENV := .venv-wheel
 
 .DEFAULT_GOAL := check
-.PHONY: demo quick test test-times test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3
+.PHONY: demo quick test test-times test-rest test-all fuzz torture trial coverage check format lint types contracts ids test-s3
 .PHONY: test-server test-integrations soak soak-quick audit mutation screenshots wheel test-wheel image lock
 .PHONY: clean docs reference
 .PHONY: bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking
@@ -35,6 +35,9 @@ QUICK_FOLDERS := tests/judge tests/mutation tests/tasks/reports tests/tasks/runt
 # Each of a thousand processes would compile our modules, and each worker the assertions of all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
+# The only places with tests of the last tier: importing the others takes each process a quarter of a minute.
+FULL_PLACES = tests/tasks/store $$(grep -rl "mark\.full" tests --include="test_*.py" | grep -v ^tests/tasks/store/)
+
 TIMES := .pytest_cache/times
 
 # What failed beside other tests runs again by itself; a test that fails twice is red. Read the first failure, which
@@ -57,7 +60,7 @@ test-times: $(STAMP)  ## `make test` once more with what each file and test cost
 
 test-rest: $(STAMP)  ## what `make test` leaves out: kills, failpoints, browser, installed wheel, what takes seconds
 	@echo "make test-rest: kills, failpoints, browser, costly variants; half an hour on two cores"
-	$(PYTEST) $(BESIDE) 4 -m full $(ALONE)  # many of them wait
+	$(PYTEST) $(BESIDE) 4 -m full $(FULL_PLACES) $(ALONE)  # many of them wait
 
 test-all: test test-rest test-server  ## every test
 
@@ -133,6 +136,9 @@ soak: $(STAMP)  ## the long one: 1,000 kills, 600 of DuckDB, every failpoint, re
 
 torture: $(STAMP)  ## the tests that attack: SQL, numbers, signals, bombs, odd files; failures by class
 	$(BIN)/python -m benchmarks.torture
+
+trial: $(STAMP)  ## each point of docs/operations.md on real servers and workers: held or not, and what was measured
+	$(BIN)/python -m benchmarks.operations
 
 bench: $(STAMP)  ## figures of the main job, the last line as JSON
 	$(BIN)/python -m benchmarks.spine

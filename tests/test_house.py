@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -17,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ("judge", "tasks", "flows", "deployments")
 MODULES = [path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
 BESIDE = [path for name in ("tests", "benchmarks") for path in sorted((ROOT / name).rglob("*.py"))]
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
 
+SHARED = pytest.mark.xdist_group("syntax trees")  # one process reads them, once
 MAX_MODULES_IN_A_FOLDER = 20
 MAX_PARTICIPLE_SHARE = 0.02
 MAX_EMPTY_LOCALS_PER_LINE = 0.001
@@ -59,6 +60,12 @@ NULL_FOR_NONE = re.compile(r"(?<![`\w])(?<!JSON )null\b(?!`)")
 """`null` in a docstring; JSON null and `null` in backticks are said as such."""
 
 
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """The syntax trees of our modules."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
+
+
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -66,7 +73,7 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 
 
 def product_functions() -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for tree in TREES.values():
+    for tree in trees().values():
         yield from functions(tree)
 
 
@@ -94,7 +101,7 @@ def imports() -> dict[str, set[str]]:
     """The modules of the product that each one imports, wherever in its text it does so."""
     names = {module_name(path) for path in MODULES}
     graph: dict[str, set[str]] = {}
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         targets = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("assizes."):
@@ -118,10 +125,11 @@ def test_no_module_is_over_400_lines_and_no_function_over_50(path: Path):
     assert long == {}
 
 
+@SHARED
 def test_everything_is_caught_in_one_place_only():
     broad = [
         str(path.relative_to(ROOT))
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ExceptHandler) and is_broad(node)
     ]
@@ -138,6 +146,7 @@ def test_no_folder_holds_more_modules_than_one_can_look_at():
     assert crowded == {}
 
 
+@SHARED
 def test_modules_and_folders_depend_on_each_other_without_circles():
     """Of each folder: its modules and folders, imports in functions and for types included."""
     graph = imports()
@@ -158,17 +167,19 @@ def test_modules_and_folders_depend_on_each_other_without_circles():
             pytest.fail(f"{folder or 'assizes'}: {' -> '.join(error.args[1])}")
 
 
+@SHARED
 def test_functions_are_named_by_verbs_or_by_what_they_return():
     names = [function.name for function in product_functions()]
     bare = Counter(name for name in names if is_bare_participle(name))
     assert bare.total() <= MAX_PARTICIPLE_SHARE * len(names), bare
 
 
+@SHARED
 def test_locals_say_what_they_hold():
     lines = sum(path.read_text(encoding="utf-8").count("\n") for path in MODULES)
     empty = Counter(
         node.id
-        for tree in TREES.values()
+        for tree in trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.Name)
         and isinstance(node.ctx, ast.Store)
@@ -177,10 +188,11 @@ def test_locals_say_what_they_hold():
     assert empty.total() <= MAX_EMPTY_LOCALS_PER_LINE * lines, empty
 
 
+@SHARED
 def test_a_class_name_stands_for_one_class():
     """Private namesakes of one another are let be; a public name is nobody else's."""
     places: defaultdict[str, list[str]] = defaultdict(list)
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 places[node.name.lstrip("_")].append(f"{path.relative_to(ROOT)}: {node.name}")
@@ -192,11 +204,12 @@ def test_a_class_name_stands_for_one_class():
     assert twice == {}
 
 
+@SHARED
 def test_docstrings_say_none_where_python_says_none():
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     places = [
         f"{path.relative_to(ROOT)}: {getattr(node, 'name', 'module')}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, documented) and NULL_FOR_NONE.search(ast.get_docstring(node) or "")
     ]

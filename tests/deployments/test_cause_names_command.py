@@ -98,6 +98,7 @@ def test_names_sentences_and_a_merge_last_and_cost_nothing_again(folder: Path, j
     assert judge_server.stats()["requests"] == 4
 
 
+@pytest.mark.full
 def test_a_person_describes_a_cause_before_the_model_and_undoes_what_it_wrote(folder: Path):
     rude, late = (
         next(row["cause_id"] for row in shown(folder) if row["examples"][0] in cases)

@@ -100,6 +100,7 @@ def test_a_cause_is_renamed_assigned_muted_and_the_next_night_knows_it(folder: P
     assert not causes(folder)[tone["name"]]["muted"]
 
 
+@pytest.mark.full
 def test_causes_are_merged_and_split(folder: Path):
     before = {row["state"]: row for row in causes(folder).values()}
     tone, total = before["persisting"], before["new"]

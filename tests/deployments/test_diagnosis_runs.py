@@ -33,6 +33,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 def test_failed_runs_of_both_layouts_are_diagnosed_and_the_turn_is_marked(folder: Path):
     assizes("run", cwd=folder)
     with open_store(StoreConfig(uri=f"duckdb:///{folder}/assizes.duckdb")) as store:

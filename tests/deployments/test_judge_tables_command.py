@@ -96,6 +96,7 @@ def test_the_parquet_table_has_every_judge_with_intervals(out: Path):
     assert figures["equal"].all()
 
 
+@pytest.mark.full
 @pytest.mark.data
 def test_the_floor_is_in_the_tables(out: Path):
     table = pl.read_parquet(out / "judge-tables.parquet").filter(pl.col("kind") == "floor")

@@ -141,6 +141,7 @@ def test_what_changed_since_is_left_out_and_the_command_fails(folder: Path):
     assert not (folder / "suites").exists()
 
 
+@pytest.mark.full
 def test_cases_that_passed_often_enough_retire(folder: Path):
     assizes("promote", "latest", "--failed", "--to", SUITE, cwd=folder)
     truth = {"uri": str(folder / SUITE / "cases.jsonl")}

@@ -57,6 +57,7 @@ def test_the_views_of_a_lake_hold_committed_rows_of_each_run_once(folder: Path):
         assert set(columns) == set(TABLES[table])
 
 
+@pytest.mark.full
 def test_the_sources_of_dbt_are_the_tables_and_columns_of_a_store(folder: Path):
     document = yaml.safe_load((FOLDER / "sources.yml").read_text())
     (source,) = document["sources"]

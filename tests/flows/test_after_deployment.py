@@ -125,6 +125,7 @@ def test_days_before_a_deployment_have_a_bound_and_there_is_none_tomorrow():
     assert _first_moment(datetime(1990, 1, 1), began) == longest  # noqa: DTZ001 (a naive one)
 
 
+@pytest.mark.full
 async def test_at_the_deadline_it_is_judged_by_what_there_is_and_says_so(tmp_path: Path):
     config = quick(tmp_path, **at_once())
     lay(tmp_path, ago(), _v(2, "v2"))
@@ -188,6 +189,7 @@ async def test_the_previous_version_is_one_of_the_same_agent(tmp_path: Path):
     assert again.comparison is None
 
 
+@pytest.mark.full
 async def test_a_configured_baseline_is_kept(tmp_path: Path):
     config = quick(tmp_path)
     lay(tmp_path, ago(), _v(4, "v2"))

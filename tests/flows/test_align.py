@@ -126,6 +126,7 @@ async def test_an_edited_text_is_tried_again_and_the_bar_is_higher(
     assert rows["kind"].to_list() == ["alignment", "alignment"]
 
 
+@pytest.mark.full
 async def test_guidelines_that_help_nobody_are_not_written_and_use_no_held_out_label(
     tmp_path: Path, judge_server: Any
 ):
@@ -137,6 +138,7 @@ async def test_guidelines_that_help_nobody_are_not_written_and_use_no_held_out_l
     assert "not shown to be better" in result.why
 
 
+@pytest.mark.full
 async def test_labels_are_too_few_or_of_another_metric(tmp_path: Path, judge_server: Any):
     wanted = config(tmp_path, judge_server)
     await outcome_of(wanted)
@@ -227,6 +229,7 @@ async def test_labels_of_anchors_that_cannot_be_read_are_named_before_anything_i
     assert judge_server.stats()["requests"] == 0
 
 
+@pytest.mark.full
 async def test_a_budget_ends_the_alignment(tmp_path: Path, judge_server: Any):
     from assizes.judge.errors import OverBudget
 

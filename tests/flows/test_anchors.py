@@ -83,6 +83,7 @@ async def test_a_model_that_changed_behind_its_name_is_found_by_asking_anew(
     assert judge_server.stats()["requests"] == 36
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("prefect_server")
 async def test_anchors_that_are_not_there_leave_the_run_as_it_is(tmp_path: Path):
     wanted = anchored(tmp_path, sample_cases())

@@ -121,6 +121,7 @@ def _key(name: str) -> ArtifactFilter:
     return ArtifactFilter(key=ArtifactFilterKey(any_=[name]))
 
 
+@pytest.mark.full
 async def test_a_day_that_cannot_be_begun_is_told_and_the_others_are_judged(tmp_path: Path):
     days = DAYS[:3]
     lay(tmp_path, days[0], cases_of(days[0]))

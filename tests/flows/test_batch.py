@@ -69,6 +69,7 @@ async def test_a_batch_costs_half_of_what_the_same_asks_cost_by_themselves(
     assert costs[0] > 0
 
 
+@pytest.mark.full
 async def test_a_finished_run_by_batch_hands_nothing_in_again(
     tmp_path: Path, judge_server: OpenAIServer
 ):
@@ -94,6 +95,7 @@ async def test_lines_that_fail_are_asked_for_by_themselves(
     assert outcome.summary.spent_usd == pytest.approx(math.fsum(asks["cost_usd"]), abs=3e-8)
 
 
+@pytest.mark.full
 async def test_what_an_expired_batch_did_not_answer_is_asked_for_by_itself(
     tmp_path: Path, judge_server: OpenAIServer
 ):
@@ -105,6 +107,7 @@ async def test_what_an_expired_batch_did_not_answer_is_asked_for_by_itself(
     assert (stats["batches"], stats["batch_repeats"], stats["requests"]) == (1, 0, 5)
 
 
+@pytest.mark.full
 async def test_a_batch_that_fails_its_validation_is_asked_for_by_itself(
     tmp_path: Path, judge_server: OpenAIServer, caplog: pytest.LogCaptureFixture
 ):
@@ -117,6 +120,7 @@ async def test_a_batch_that_fails_its_validation_is_asked_for_by_itself(
     assert "model_not_found" in caplog.text
 
 
+@pytest.mark.full
 async def test_a_reply_that_does_not_fit_is_the_first_attempt_of_its_repair(
     tmp_path: Path, judge_server: OpenAIServer
 ):

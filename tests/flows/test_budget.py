@@ -101,6 +101,7 @@ async def test_the_calls_of_a_run_can_be_limited_and_those_of_a_day_over_all_run
     assert judge_server.stats()["requests"] == 10
 
 
+@pytest.mark.full
 async def test_replies_that_nobody_metered_are_counted_and_said_to_be_estimated(
     tmp_path: Path, judge_server
 ):

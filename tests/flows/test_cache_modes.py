@@ -55,6 +55,7 @@ async def test_a_refreshed_run_asks_anew_under_an_id_of_its_own_and_resumes_with
     assert (await outcome_of(wanted(tmp_path, judge_server))) == first
 
 
+@pytest.mark.full
 async def test_a_complete_run_cannot_ask_anew_under_its_own_name(tmp_path: Path, judge_server):
     await outcome_of(wanted(tmp_path, judge_server), run_id="named")
     with pytest.raises(ConfigurationError, match="run named is complete.*without an id"):

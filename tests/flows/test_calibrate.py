@@ -43,6 +43,7 @@ async def state_of(wanted: RunConfig, **kwargs: Any) -> State[Any]:
     return await calibrate_judge(wanted, return_state=True, **kwargs)
 
 
+@pytest.mark.full
 async def test_the_transcripts_are_judged_once_and_the_judge_is_calibrated(tmp_path: Path):
     wanted = config(tmp_path)
     state = await state_of(wanted)

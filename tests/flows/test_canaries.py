@@ -86,6 +86,7 @@ async def test_a_judge_that_keeps_to_its_data_is_not(tmp_path: Path, judge_serve
     assert not any("canaries" in one for one in found.shortfalls)
 
 
+@pytest.mark.full
 async def test_no_canary_is_asked_where_none_is_wanted(tmp_path: Path, judge_server):
     wanted = config(
         tmp_path, judge_server, "gullible", calibration={"labels": str(tmp_path / "labels.csv")}

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -61,7 +62,10 @@ async def running_night(client: PrefectClient) -> FlowRun:
 
 
 async def test_a_scheduled_night_that_crashes_is_told_within_a_minute(
-    tmp_path: Path, prefect_server: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    prefect_server: str,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
 ):
     lay(tmp_path / "logs", datetime.now(UTC).date() - timedelta(days=1), sample_cases()[:4])
     monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
@@ -80,7 +84,10 @@ async def test_a_scheduled_night_that_crashes_is_told_within_a_minute(
                 await asyncio.to_thread(judges)
                 for pid in descendants(worker.pid):
                     os.kill(pid, signal.SIGKILL)
+                killed = datetime.now(UTC)
                 body = await first_told(told, 60.0)
+                told_after_s = (told.times[0] - killed).total_seconds()
+                record_property("told_after_s", round(told_after_s, 1))
                 worker.end()
                 assert (body["finding"], body["state"]) == ("failed", "Crashed")
                 assert body["flow_run"] == run.name

@@ -26,6 +26,7 @@ def judged_by(folder: Path, server: OpenAIServer, **judge: object):
     return config(folder, uri, judge=body)
 
 
+@pytest.mark.full
 async def test_a_panel_with_repeats_votes_on_every_case_and_pays_each_vote_once(
     tmp_path: Path, judge_server: OpenAIServer
 ):
@@ -98,6 +99,7 @@ async def test_a_senior_model_hears_only_what_the_evidence_contradicts(
     assert {one.metric: one.escalated for one in outcome.summary.stability}["tool_routing"] == 1
 
 
+@pytest.mark.full
 async def test_a_panel_judges_without_a_member_that_cannot_be_had_and_says_so(
     tmp_path: Path, judge_server: OpenAIServer
 ):

@@ -150,6 +150,7 @@ async def test_missed_nights_are_made_good_oldest_first_but_not_further_back_tha
     }
 
 
+@pytest.mark.full
 async def test_where_no_night_is_made_good_those_missed_are_named_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
@@ -180,6 +181,7 @@ async def test_a_night_judged_late_is_set_beside_the_night_before_it_not_beside_
     }
 
 
+@pytest.mark.full
 async def test_an_adhoc_run_over_a_part_of_a_day_is_no_baseline_of_a_night(tmp_path: Path):
     config = dated(tmp_path, comparison={"baseline": "latest"})
     for days in (1, 2):

@@ -28,6 +28,7 @@ def wanted(folder: Path, server: OpenAIServer, usd_per_million: float, **limits:
     )
 
 
+@pytest.mark.full
 async def test_a_run_that_goes_on_after_prices_rose_is_charged_as_it_was_begun(
     tmp_path: Path, judge_server
 ):

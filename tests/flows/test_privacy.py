@@ -155,6 +155,7 @@ async def test_sent_raw_a_model_sees_addresses_and_the_rows_do_not(
     assert words.mail.encode() not in bytes_of(reports)
 
 
+@pytest.mark.full
 async def test_the_scan_would_have_found_it(
     tmp_path: Path, judge_server, caplog: pytest.LogCaptureFixture, monkeypatch, words: Words
 ):

@@ -34,6 +34,7 @@ async def test_retries_that_go_with_other_verdicts_are_warned_of(tmp_path: Path,
     assert judge_server.stats()["requests"] == 3 * MIN_CASES
 
 
+@pytest.mark.full
 async def test_retries_alone_are_not(tmp_path: Path, judge_server):
     outcome = await outcome_of(wanted(tmp_path, judge_server, "flaky-500-1"))
 

@@ -94,6 +94,7 @@ async def test_without_it_each_case_is_asked_about_once(tmp_path: Path, judge_se
     assert judge_server.stats()["requests"] == HOSTILE + HONEST
 
 
+@pytest.mark.full
 async def test_a_panel_looks_twice_too(tmp_path: Path, judge_server):
     models = ("openai/gullible", "openai/obedient")
     wanted = config(tmp_path, judge_server, "x", model=None, panel=models)
@@ -121,6 +122,7 @@ async def test_both_looks_go_in_one_batch_and_find_the_same(tmp_path: Path, judg
     assert stats["requests"] == 2 * HOSTILE + HONEST
 
 
+@pytest.mark.full
 async def test_a_run_that_stopped_between_two_looks_pays_for_neither_again(
     tmp_path: Path, judge_server
 ):

@@ -144,6 +144,7 @@ class Told:
     def __init__(self) -> None:
         """Nothing yet."""
         self.bodies: list[Any] = []
+        self.times: list[datetime] = []  # of each body
         self.url = ""
 
 
@@ -155,6 +156,7 @@ def webhook() -> Iterator[Told]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:  # their name
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            told.times.append(datetime.now(UTC))
             told.bodies.append(json.loads(body))
             self.send_response(204)
             self.end_headers()

@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -100,6 +100,10 @@ async def flow_runs(name: str) -> list[FlowRun]:
         return await client.read_flow_runs(deployment_filter=of_it)
 
 
+def is_regression(run: FlowRun) -> bool:
+    return run.state is not None and run.state.name == "Regression"
+
+
 @pytest.fixture(scope="session")
 async def operated(
     prefect_server: str, tmp_path_factory: pytest.TempPathFactory
@@ -166,11 +170,20 @@ async def test_a_scheduled_nightly_run_starts_by_itself_and_finds_the_regression
     assert (run.state.type.value, run.state.name) == ("FAILED", "Regression"), run.state.message
 
 
-async def test_a_regression_is_told_to_the_webhook(operated: Operated):
-    async def regression() -> dict[str, Any] | None:
-        return next((one for one in operated.told.bodies if one["finding"] == "regression"), None)
+async def test_a_regression_is_told_to_the_webhook_within_a_minute(
+    operated: Operated, record_property: Callable[[str, object], None]
+):
+    async def regression() -> tuple[dict[str, Any], datetime] | None:
+        pairs = zip(operated.told.bodies, operated.told.times, strict=True)
+        return next((pair for pair in pairs if pair[0]["finding"] == "regression"), None)
 
-    told = await until(regression, "the webhook to be called")
+    told, when = await until(regression, "the webhook to be called")
+    ended = min(
+        one.end_time for one in await flow_runs("nightly/assizes-nights") if is_regression(one)
+    )
+    told_after_s = (when - ended).total_seconds()  # the event goes out just before the flow ends
+    record_property("told_after_s", round(told_after_s, 1))
+    assert told_after_s < 60
     (judged,) = [
         one
         for one in runs(operated.folder, "nights").iter_rows(named=True)

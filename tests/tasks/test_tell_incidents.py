@@ -42,6 +42,7 @@ def test_one_problem_is_one_incident_from_its_first_run_to_its_end(store: Store)
     assert told[8][0].line().startswith("NEW worse [")
 
 
+@pytest.mark.full
 def test_a_rise_is_no_problem_and_an_older_run_tells_nothing(store: Store):
     told = [heard(store, n, passes) for n, passes in enumerate((*USUAL, 40, 40, 40, 12))]
     assert told[8:11] == [[], [], []]

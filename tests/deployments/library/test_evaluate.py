@@ -67,6 +67,7 @@ def test_a_csv_a_frame_and_logs_of_one_content_get_the_same_scores(folder: Path)
         assert scores_of(assizes.evaluate(cases, columns=COLUMNS)) == wanted
 
 
+@pytest.mark.full
 def test_rows_are_recognised_by_their_columns_and_named_by_their_place():
     rows = pl.DataFrame(
         {

@@ -206,6 +206,7 @@ def test_a_pandas_frame_has_types_that_know_missing_values():
     assert isinstance(converted, pandas.DataFrame)
 
 
+@pytest.mark.full
 def test_a_pandas_frame_is_judged_as_its_rows_are(tmp_path: Path, monkeypatch):
     pandas = pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)

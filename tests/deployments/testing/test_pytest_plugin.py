@@ -242,6 +242,7 @@ def test_a_spent_budget_is_no_pass(tmp_path: Path, judge_server: OpenAIServer, p
     assert f"{cases.height} passed" in text
 
 
+@pytest.mark.full
 def test_a_session_that_judges_nothing_imports_nothing_of_it(tmp_path: Path):
     tests = """
 import sys

@@ -75,6 +75,7 @@ def test_disagreements_have_both_reasons_a_link_and_filters(calibrated: DeskSite
     expect(page.get_by_role("heading", name="Conversation", exact=True)).to_be_visible()
 
 
+@pytest.mark.full
 def test_a_label_that_came_later_is_in_the_list_and_the_page_says_so(
     served: Served, calibrated: DeskSite
 ):

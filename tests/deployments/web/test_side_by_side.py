@@ -176,6 +176,7 @@ def test_labels_and_comments_are_given_by_keyboard_and_are_not_blind(site: DeskS
     assert [one["kind"] for one in site.labels(rater="Ada")] == ["label", "label", "withdrawn"]
 
 
+@pytest.mark.full
 def test_a_navigation_key_writes_nothing_while_no_form_is_entered(
     unlabelled: DeskSite, tab: Watched
 ):

@@ -80,6 +80,7 @@ def test_what_makes_a_cause_rarer_is_not_named():
     assert [row["value"] for row in origins["x"]] == ["13"]
 
 
+@pytest.mark.full
 @pytest.mark.promised
 @pytest.mark.parametrize("size", [1, 5])
 def test_without_a_relation_one_run_in_twenty_names_one(size: int):

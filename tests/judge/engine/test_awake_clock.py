@@ -44,6 +44,7 @@ def stop_for(process: subprocess.Popen[str], seconds: float) -> None:
     process.send_signal(signal.SIGCONT)
 
 
+@pytest.mark.full
 @pytest.mark.promised
 def test_asks_in_flight_during_a_pause_are_answered_or_asked_again():
     env = os.environ | {"PYTHONPATH": PYTHONPATH, "OPENAI_API_KEY": OPENAI_KEY}

@@ -237,6 +237,7 @@ async def test_litellm_itself_never_waits_longer_than_the_limit(judge_server):
     assert judge_server.stats()["requests"] == 1
 
 
+@pytest.mark.full
 def test_closed_connections_leave_no_warning_and_later_calls_open_new_ones(judge_server):
     program = (
         "import asyncio, sys\n"

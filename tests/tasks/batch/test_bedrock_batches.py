@@ -143,6 +143,7 @@ async def test_a_claude_model_that_is_called_by_converse_is_read_alike(
     assert server.counts("requests") == (1,)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("hide", [False, True])
 async def test_a_job_whose_arn_was_never_noted_is_found_again(
     tmp_path: Path, server: BatchProvider, bucket: str, hide: bool
@@ -227,6 +228,7 @@ async def test_a_submission_whose_answer_broke_off_is_not_repeated(
     assert server.counts("batches", "batch_repeats") == (1, 0)
 
 
+@pytest.mark.full
 async def test_records_that_failed_or_were_not_reached_cost_nothing_and_are_free(
     tmp_path: Path, server: BatchProvider, bucket: str, caplog: pytest.LogCaptureFixture
 ):

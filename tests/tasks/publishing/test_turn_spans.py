@@ -99,6 +99,7 @@ def test_a_part_whose_span_is_not_known_is_not_sent(
     assert at_spans(double) == {}
 
 
+@pytest.mark.full
 def test_what_was_sent_to_the_trace_before_stays_there(
     tmp_path: Path, langfuse: tuple[LangfuseScores, JsonServer]
 ):

@@ -131,6 +131,7 @@ def test_a_name_that_leaves_no_room_for_the_anchors_is_refused():
         RunConfig.model_validate({"name": "n" * 56, "transcripts": {"uri": "t"}, **ANCHORED})
 
 
+@pytest.mark.full
 def test_a_change_of_judge_is_bridged_by_the_anchors_that_both_judged(store: Store):
     for number in range(6):
         put(store, night(number, 0))
@@ -147,6 +148,7 @@ def test_a_change_of_judge_is_bridged_by_the_anchors_that_both_judged(store: Sto
     assert trend.points[-1].z == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.full
 def test_days_that_the_later_judge_judged_are_bridged_too_where_they_lie_before(store: Store):
     for number in range(6, 12):
         put(store, night(number, 0))

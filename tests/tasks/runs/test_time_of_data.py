@@ -138,6 +138,7 @@ async def test_a_week_judged_in_any_order_has_the_same_trends_incidents_and_page
         assert (name, differing) == (name, [])
 
 
+@pytest.mark.full
 @pytest.mark.row("005-22")
 def test_a_backfill_of_the_newest_day_first_opens_an_incident_on_its_day(tmp_path: Path):
     config = judge_week(tmp_path, WEEK[::-1])
@@ -225,6 +226,7 @@ def test_the_numbers_for_prometheus_are_those_of_the_newest_day_not_of_the_last_
     assert newest == WEEK[-1:]
 
 
+@pytest.mark.full
 def test_the_events_of_a_run_name_its_day(tmp_path: Path):
     config = judge_week(tmp_path, WEEK)
     with open_store(config.store) as store:

@@ -151,6 +151,7 @@ def crashing(tmp_path: Path) -> list[Path]:
     return paths
 
 
+@pytest.mark.full
 def test_damaged_parquet_never_reaches_the_parent(tmp_path: Path, monkeypatch):
     paths = crashing(tmp_path)[::8]
     monkeypatch.setattr(pl, "read_parquet", None)  # nobody in this process reads it

@@ -8,6 +8,24 @@ import pytest
 
 from assizes.judge.config.run import StoreConfig
 
+CONTRACT = ("test_store.py", "test_lake.py", "test_writers.py")
+"""What every kind of store promises. Of other tests, those on S3 belong to the last tier: a request
+takes as long as a whole test on a folder."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests/conftest.py asks for their tiers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        kind = getattr(item, "callspec", None)
+        if (
+            kind is None
+            or item.path.name in CONTRACT
+            or Path(__file__).parent not in item.path.parents
+        ):
+            continue
+        if "s3" in kind.params.values():
+            item.add_marker(pytest.mark.full)
+
 
 @pytest.fixture
 def duckdb_place(tmp_path: Path) -> StoreConfig:

@@ -89,6 +89,7 @@ def kinds(folder: Path) -> list[Path]:
     return sorted(set(one.values()))
 
 
+@pytest.mark.full
 def test_a_bit_that_flips_in_a_lake_is_told(whole, tmp_path):
     shutil.copytree(whole / "lake", tmp_path / "lake")
     place = StoreConfig(uri=str(tmp_path / "lake"))

@@ -173,6 +173,7 @@ def test_a_journal_line_that_was_cut_short_is_written_again(built, tmp_path):
     open_store(place, writing=True).close()
 
 
+@pytest.mark.full
 def test_the_command_says_what_was_kept_and_where_the_old_files_are(built, damaged):
     folder, place = damaged("wal flipped")
     told = assizes("runs", "--store", place.uri, cwd=folder)

@@ -51,7 +51,10 @@ class Place:
             return suite_lines(store, store.run(run_id), read_suite(self.suite))
 
 
-@pytest.fixture(params=["duckdb:///{}/s.duckdb", "{}/lake"], ids=["duckdb", "lake"])
+@pytest.fixture(
+    params=[pytest.param("duckdb:///{}/s.duckdb", marks=pytest.mark.full), "{}/lake"],
+    ids=["duckdb", "lake"],
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     made = Place(tmp_path, str(request.param).format(tmp_path))
     first = write_day(tmp_path / "n0" / "a.jsonl", "v0", rude=range(5), wrong=range(6, 10))

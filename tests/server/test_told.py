@@ -1,0 +1,82 @@
+"""Nights that say nothing of the agent are told too: one that is inconclusive, and one that never came."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.blocks.webhook import Webhook
+from prefect.client.orchestration import get_client
+
+from tests.server.house import COMMON, YESTERDAY, Told, Worker, lay, webhook
+from tests.server.test_unattended import begun, deployed, final, until
+
+MISSED_AFTER_S = 36.0
+CONFIG = f"""
+name = "silent"
+[transcripts]
+uri = "logs/{{date}}/"
+[notify]
+block = "webhook/silent"
+missed_after_hours = {MISSED_AFTER_S / 3600}
+{COMMON}
+"""
+ONCE_A_YEAR = "nightly.cron='0 0 1 1 *'"
+
+
+@pytest.fixture
+async def told(prefect_server: str) -> AsyncIterator[Told]:
+    with webhook() as told:
+        await Webhook(url=told.url, allow_private_urls=True).save("silent", overwrite=True)
+        yield told
+
+
+async def first(told: Told, finding: str) -> tuple[dict[str, Any], datetime]:
+    """The first message of a finding, and when it came."""
+
+    async def look() -> tuple[dict[str, Any], datetime] | None:
+        pairs = zip(told.bodies, told.times, strict=True)
+        return next((pair for pair in pairs if pair[0]["finding"] == finding), None)
+
+    return await until(look, f"the message of the finding {finding!r}")
+
+
+async def test_an_inconclusive_night_and_a_missed_one_are_told_within_a_minute(
+    tmp_path: Path,
+    prefect_server: str,
+    told: Told,
+    record_property: Callable[[str, object], None],
+):
+    lay(tmp_path / "logs", YESTERDAY, [], b'{"not a case\n\x00\xff\n')
+    (tmp_path / "silent.toml").write_text(CONFIG)
+    await deployed(tmp_path, "silent", ONCE_A_YEAR)
+    log = tmp_path / "worker.log"
+    worker = Worker(prefect_server, log)
+    try:
+        async with get_client() as client:
+            night = await begun(client, "nightly/assizes-silent", on=YESTERDAY.isoformat())
+            run = await until(lambda: final(client, night), f"the night; see {log}")
+        assert run.state is not None
+        assert run.state.name == "Inconclusive", run.state.message
+        assert run.end_time is not None
+        body, when = await first(told, "inconclusive")
+        inconclusive_s = (when - run.end_time).total_seconds()
+        record_property("inconclusive_told_after_s", round(inconclusive_s, 1))
+        assert body["name"] == "silent"
+        assert body["reasons"]
+        assert inconclusive_s < 60
+
+        told.bodies.clear()
+        told.times.clear()
+        began = datetime.now(UTC)  # from here on no night ends
+        body, when = await first(told, "missed nightly")
+        missed_s = (when - began).total_seconds() - MISSED_AFTER_S
+        record_property("missed_told_after_s", round(max(missed_s, 0.0), 1))
+        assert body["name"] == "silent"
+        assert missed_s < 60
+    finally:
+        worker.end()
+        await deployed(tmp_path, "silent", "nightly.cron=''", "notify.block=''")
