@@ -28,7 +28,11 @@ POINTS: Final = {
     "a nightly regression is told within a minute": (_SERVER, "regression_is_told"),
     "an inconclusive night and a missed one are told within a minute": (
         "tests/server/test_told.py",
-        "inconclusive_night_and_a_missed_one",
+        "are_told_within_a_minute",
+    ),
+    "a first night that never came is told within a minute": (
+        "tests/server/test_told.py",
+        "never_came",
     ),
     "a night that crashes is told within a minute, and no action fails": (
         "tests/flows/test_crashed_night.py",
@@ -128,8 +132,8 @@ def _count(seen: Seen, case: ET.Element) -> None:
     seen.failed += fell
     seen.passed += not fell
     seen.seconds = round(seen.seconds + float(case.attrib["time"]), 1)
-    told = {one.attrib["name"]: float(one.attrib["value"]) for one in case.iter("property")}
-    seen.measured = {**(seen.measured or {}), **told} or None
+    measured = {one.attrib["name"]: float(one.attrib["value"]) for one in case.iter("property")}
+    seen.measured = {**(seen.measured or {}), **measured} or None
 
 
 def main() -> int:

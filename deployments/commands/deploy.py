@@ -194,10 +194,21 @@ async def register_automations(
     notifier: Notifier | None,
 ) -> list[RegistrationResult]:
     """Register the automations of a configuration, over deployments that are registered."""
-    from assizes.deployments.registration.automations import wanted_automations
+    from prefect.events.clients import get_events_client
+
+    from assizes.deployments.registration.automations import (
+        missed_automation,
+        registered_event,
+        wanted_automations,
+    )
 
     wanted = wanted_automations(config, deployment_ids, notifier)
-    return [await registrar.automation(automation) for automation in wanted]
+    results = [await registrar.automation(automation) for automation in wanted]
+    new = {result.name for result in results if result.state != "unchanged"}
+    if missed_automation(config) in new and not registrar.dry_run:
+        async with get_events_client() as events:
+            await events.emit(registered_event(config, deployment_ids))
+    return results
 
 
 async def configured_notifier(client: PrefectClient, config: RunConfig) -> Notifier | None:

@@ -179,14 +179,14 @@ class Registrar:
 
     def __init__(self, client: PrefectClient, *, dry_run: bool = False) -> None:
         self._client = client
-        self._dry_run = dry_run
+        self.dry_run = dry_run
 
     async def work_pool(self, name: str) -> RegistrationResult:
         """Create a process work pool; an existing pool of that name stays, whatever its type."""
         try:
             await self._client.read_work_pool(name)
         except ObjectNotFound:
-            if not self._dry_run:
+            if not self.dry_run:
                 template = ProcessWorker.get_default_base_job_template()
                 pool = WorkPoolCreate(name=name, type="process", base_job_template=template)
                 await self._client.create_work_pool(pool)
@@ -201,11 +201,11 @@ class Registrar:
         try:
             existing = await self._client.read_deployment_by_name(name)
         except ObjectNotFound:
-            new_id = None if self._dry_run else await self._put_deployment(wanted, target)
+            new_id = None if self.dry_run else await self._put_deployment(wanted, target)
             return RegistrationResult("deployment", name, "created", id=new_id)
         # Compared before it is written (decision 79): a schedule put again loses its coming runs.
         differs = () if wanted.keep_existing else tuple(_differences(existing, wanted, target))
-        if differs and not self._dry_run:
+        if differs and not self.dry_run:
             await self._put_deployment(wanted, target, existing)
         return RegistrationResult(
             "deployment", name, "changed" if differs else "unchanged", differs, existing.id
@@ -234,14 +234,14 @@ class Registrar:
         """Register an automation, remove duplicates; one that somebody switched off stays off."""
         matches = await self._client.read_automations_by_name(wanted.name)
         if not matches:
-            if not self._dry_run:
+            if not self.dry_run:
                 await self._client.create_automation(wanted)
             return RegistrationResult("automation", wanted.name, "created")
         existing, *duplicates = matches  # names are not unique on the server
         update = wanted.model_copy(update={"enabled": existing.enabled})
         fields = ("description", "tags", "trigger", "actions")
         differs = tuple(n for n in fields if getattr(existing, n) != getattr(update, n))
-        if differs and not self._dry_run:
+        if differs and not self.dry_run:
             await self._client.update_automation(existing.id, update)
         for duplicate in duplicates:
             await self._remove_automation(duplicate)
@@ -257,7 +257,7 @@ class Registrar:
             state = "unchanged" if current == (wanted.slots, wanted.decay) else "changed"
         except ObjectNotFound:
             state = "created"
-        if state != "unchanged" and not self._dry_run:
+        if state != "unchanged" and not self.dry_run:
             await self._client.upsert_global_concurrency_limit_by_name(
                 wanted.name, wanted.slots, wanted.decay
             )
@@ -280,13 +280,13 @@ class Registrar:
             flow = await client.read_flow(deployment.flow_id)
             name = f"{flow.name}/{deployment.name}"
             if name not in wanted:
-                if not self._dry_run:
+                if not self.dry_run:
                     await client.delete_deployment(deployment.id)
                 removed.append(RegistrationResult("deployment", name, "removed"))
         return removed
 
     async def _remove_automation(self, automation: Automation) -> None:
-        if not self._dry_run:
+        if not self.dry_run:
             await self._client.delete_automation(automation.id)
 
 

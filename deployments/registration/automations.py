@@ -11,6 +11,7 @@ from uuid import UUID
 from prefect.client.schemas.objects import BlockDocument, StateType
 from prefect.events.actions import CallWebhook, ChangeFlowRunState, RunDeployment, SendNotification
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+from prefect.events.schemas.events import Event, RelatedResource, Resource
 
 from assizes.deployments.registration.apply import tag_of
 from assizes.judge.config.notify import NotificationReason
@@ -64,6 +65,10 @@ _HEARTBEAT_EVENT: Final = "prefect.flow-run.heartbeat"  # of the flow run's proc
 _ANY_FLOW_RUN_EVENT: Final = "prefect.flow-run.*"
 """Every event of a flow run. Prefect names events after the name of a state, and states of our runs
 have names of their own, so a list of event names would not match them."""
+
+_REGISTERED_EVENT: Final = "assizes.nightly.registered"
+_REGISTERED: Final = "REGISTERED"
+"""Stands in its event where those of flow runs have the type of a state."""
 
 _EVENTS: Final[Mapping[NotificationReason, str]] = {  # [notify] on -> event
     "finished": publish_report.EVENT_FINISHED,
@@ -253,19 +258,28 @@ def _failure_notification(
 def _missed_notification(
     config: RunConfig, deployment_ids: DeploymentIds, notifier: Notifier
 ) -> AutomationCore:
-    """Notifies when no nightly run has ended for `[notify] missed_after_hours`."""
+    """Notifies when no nightly run has ended for `[notify] missed_after_hours`.
+
+    The time begins anew with each end, and once when the automation is registered. Without `after`,
+    Prefect divides time into spans of that length and looks for one in which no run ended: a missed
+    night would be told one to two spans later.
+    """
     hours = config.notify.missed_after_hours
     fields = {"name": f'"{config.name}"', "hours": f"{hours:g}"}
     return AutomationCore(
-        name=f"assizes {config.name}: missed nightly",
+        name=missed_automation(config),
         description=f"No nightly run ended for {hours:g} hours.",
         tags=[publish_report.TAG, tag_of(config)],
         trigger=EventTrigger(
+            after={_REGISTERED_EVENT, _ANY_FLOW_RUN_EVENT},
             expect={_ANY_FLOW_RUN_EVENT},
             match={
-                "prefect.resource.id": "prefect.flow-run.*",
                 # A failed run is not a missed one. By type: our states have names of their own.
-                "prefect.state-type": [StateType.COMPLETED.value, StateType.FAILED.value],
+                "prefect.state-type": [
+                    StateType.COMPLETED.value,
+                    StateType.FAILED.value,
+                    _REGISTERED,
+                ]
             },
             match_related=deployment_ids.related_filter("nightly"),
             posture=Posture.Proactive,
@@ -273,6 +287,30 @@ def _missed_notification(
             within=timedelta(hours=hours),
         ),
         actions=[notifier.action("missed nightly", fields)],
+    )
+
+
+def missed_automation(config: RunConfig) -> str:
+    """The name of the automation that notifies of missed nights."""
+    return f"assizes {config.name}: missed nightly"
+
+
+def registered_event(config: RunConfig, deployment_ids: DeploymentIds) -> Event:
+    """The event with which the wait for the first night begins."""
+    deployment = f"prefect.deployment.{deployment_ids.ids['nightly']}"
+    return Event(
+        event=_REGISTERED_EVENT,
+        resource=Resource(
+            {
+                "prefect.resource.id": f"assizes.nightly.{config.name}",
+                "prefect.state-type": _REGISTERED,
+            }
+        ),
+        related=[
+            RelatedResource(
+                {"prefect.resource.id": deployment, "prefect.resource.role": "deployment"}
+            )
+        ],
     )
 
 
