@@ -174,7 +174,7 @@ def explained_errors(path: Path) -> Iterator[None]:
     """Turn errors of SQLite and of the disk into a `StoreError` of one line."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's words quote bytes of the file
         raise StoreError(f"search index {path}: {error}; delete it, it is built again") from error
     except OSError as error:
         reason = error.strerror or error
@@ -239,6 +239,9 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _is_current(connection: sqlite3.Connection) -> bool:
     try:
         rows = connection.execute("select version from meta").fetchall()
-    except sqlite3.DatabaseError:  # damaged, or its builder was killed at the beginning
+    except (
+        sqlite3.DatabaseError,
+        UnicodeDecodeError,
+    ):  # damaged, or its builder was killed at the beginning
         return False
     return bool(rows == [(VERSION,)])

@@ -133,11 +133,13 @@ def open_ledger_file(path: str) -> sqlite3.Connection:
                 connection.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT_PAGES}")
                 _create_tables(connection)
         _check_is_ledger(connection, path, is_created=True)
-    except (OSError, sqlite3.Error, StoreError) as error:
+    except (OSError, sqlite3.Error, UnicodeDecodeError, StoreError) as error:
         if connection is not None:
             connection.close()
         if isinstance(error, StoreError):
             raise
+        if isinstance(error, UnicodeDecodeError):  # SQLite's words quote bytes of the file
+            raise _damaged(path, "its list of tables cannot be read") from None
         if isinstance(error, sqlite3.Error) and "not a database" in str(error):  # SQLite's words
             raise _no_ledger(path, "it is no SQLite database") from None
         if isinstance(error, sqlite3.DatabaseError) and "malformed" in str(error):

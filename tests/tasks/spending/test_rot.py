@@ -48,6 +48,17 @@ def test_a_bit_that_flips_in_the_ledger_changes_no_sum_unsaid(ledger):
     assert told > EACH / 2
 
 
+def test_a_list_of_tables_that_is_no_text_is_told(ledger):
+    data = ledger.read_bytes()
+    for name in (b"calls", b"totals"):
+        at = data.index(b"table" + name + name)  # the kind, the name, the table of an entry
+        ledger.write_bytes(
+            data[: at + 5] + b"\xf7" + data[at + 6 :].replace(b"create", b"c\xf7eate", 1)
+        )
+        with pytest.raises(StoreError, match="ledger.db' is damaged: [^\n]*$"):
+            run_spending(str(ledger), "one")
+
+
 def test_a_session_does_not_begin_over_other_totals(ledger):
     with sqlite3.connect(ledger) as con:
         con.execute("update totals set nano = nano - 8 where scope = 'run:one'")
