@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -150,12 +151,12 @@ def check_folder(folder: str, entrypoints: Sequence[str]) -> None:
     """Check that a process that begins in a folder can load the flows, as those of workers do.
 
     Python looks into that folder first: a file of the user's with the name of a package hides it.
-    A folder that is only on other machines is not checked.
+    A folder that is only on other machines is not checked, nor is one without a file of Python.
 
     Raises:
         ConfigurationError: a flow cannot be loaded there.
     """
-    if not Path(folder).is_dir():
+    if not Path(folder).is_dir() or not _holds_modules(Path(folder)):
         return
     modules = sorted({entrypoint.rpartition(".")[0] for entrypoint in entrypoints})
     command = [sys.executable, "-c", f"import {', '.join(modules)}"]
@@ -173,6 +174,21 @@ def check_folder(folder: str, entrypoints: Sequence[str]) -> None:
         f"a worker cannot load the flows in the folder {folder!r}: {reason}; rename the file or "
         "folder there that has the name of an installed package, or give another --folder"
     )
+
+
+def _holds_modules(folder: Path) -> bool:
+    """Whether a folder holds modules or packages, which could hide installed ones.
+
+    Importing the flows takes seconds. A folder without `__init__` hides no installed package.
+    """
+    suffixes = tuple(all_suffixes())
+    for path in folder.iterdir():
+        if path.is_dir():
+            if any((path / f"__init__{suffix}").exists() for suffix in suffixes):
+                return True
+        elif path.name.endswith(suffixes):
+            return True
+    return False
 
 
 @asynccontextmanager

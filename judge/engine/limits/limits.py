@@ -264,7 +264,8 @@ class Limiter:
         self._model_limiters: dict[str, _ModelLimiter] = {}  # by name of the model
         self._places = itertools.count()
         self._start_smoother = StartSmoother(self.size)
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_at = NEVER  # kept here: the handle of another event loop need not tell
 
     @asynccontextmanager
     async def admit(
@@ -339,11 +340,12 @@ class Limiter:
     def _set_timer(self, at: float) -> None:
         """Set the timer to that time, unless it fires earlier anyway."""
         if self._timer is not None:
-            if self._timer.when() <= at:
+            if self._timer_at <= at:
                 return
             self._timer.cancel()
             self._timer = None
         if at < NEVER:
+            self._timer_at = at
             self._timer = asyncio.get_running_loop().call_at(at, self._on_timer)
 
     def _on_timer(self) -> None:
