@@ -204,7 +204,16 @@ def test_a_prefect_server_that_does_not_answer_is_named(folder: Path):
     assert_refused(assizes("run", cwd=folder, env=dead), 2, "127.0.0.1:9", "PREFECT_API_URL")
 
 
-@pytest.mark.parametrize("text", ["active = [", 'profiles = "none"', "[profiles]\na = 5\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "active = [",
+        *(
+            pytest.param(each, marks=pytest.mark.full)
+            for each in ('profiles = "none"', "[profiles]\na = 5\n")
+        ),
+    ],
+)
 def test_profiles_that_cannot_be_read_are_named(folder: Path, text: str):
     (folder / "profiles.toml").write_text(f'active = "a"\n{text}' if "[" not in text else text)
     env = {"PREFECT_PROFILES_PATH": str(folder / "profiles.toml"), "PREFECT_PROFILE": "a"}

@@ -63,7 +63,7 @@ def test_terminal_and_report_name_both_causes_and_say_which_is_new_and_gone(nigh
     assert new == ["cut off before its end", "wrong parameter"]
 
 
-@pytest.mark.promised
+@pytest.mark.full
 def test_the_page_of_a_night_names_them_too(nights: Path):
     store = "duckdb:///demo/demo.duckdb"
     with serving(nights, store=store, **environment_without_prefect(nights)) as url:

@@ -112,6 +112,7 @@ async def judged(tables: dict[str, Any]) -> pl.DataFrame:
     return asks
 
 
+@pytest.mark.full
 async def test_a_run_takes_as_many_batches_as_the_deepest_judge_has_rounds(
     tmp_path: Path, provider: str, server: BatchProvider, bucket: str
 ):

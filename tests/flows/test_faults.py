@@ -210,13 +210,8 @@ async def test_a_baseline_that_is_not_there_is_told_before_any_model_is_asked(
     assert judge_server.stats()["requests"] == 0
 
 
-@pytest.mark.parametrize(
-    "named",
-    [
-        "latest",
-        *(pytest.param(each, marks=pytest.mark.full) for each in ("bbb", "bbb-baseline", "suite")),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("named", ["latest", "bbb", "bbb-baseline", "suite"])
 async def test_the_report_of_a_run_keeps_its_own_baseline_whatever_is_compared_by_hand(
     tmp_path: Path, named: str
 ):

@@ -32,7 +32,7 @@ INPUTS = {
 @pytest.mark.parametrize(
     "cases",
     [
-        pytest.param(text, id=name, marks=pytest.mark.full if name in ("csv", "frame") else ())
+        pytest.param(text, id=name, marks=pytest.mark.full if name != "path" else ())
         for name, text in INPUTS.items()
     ],
 )

@@ -122,7 +122,8 @@ def report(store: Store, record: RunRecord) -> str:
 
 
 @pytest.mark.row("005-22")
-@pytest.mark.parametrize("kind", ["duckdb", pytest.param("lake", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["duckdb", "lake"])
 async def test_a_week_judged_in_any_order_has_the_same_trends_incidents_and_pages(
     tmp_path: Path, kind: str
 ):
