@@ -22,7 +22,6 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
 from assizes.deployments.commands.deploy import (
     DeployOptions,
-    _holds_modules,
     pool_of,
     register_and_run,
     register_or_remove,
@@ -113,26 +112,6 @@ async def test_a_folder_in_which_a_worker_cannot_load_the_flows_is_refused(tmp_p
     async with get_client() as client:
         with pytest.raises(ObjectNotFound):
             await client.read_deployment_by_name("nightly/assizes-folders")
-
-
-@pytest.mark.parametrize(
-    ("file", "holds"),
-    [
-        ("assizes.toml", False),
-        ("logs/2026-11-27/part-0.jsonl", False),
-        (
-            "tasks/notes.py",
-            False,
-        ),  # without __init__, an installed package of that name comes first
-        ("tasks/__init__.py", True),
-        ("tasks/__init__.pyc", True),
-        ("assizes.py", True),
-    ],
-)
-def test_flows_are_loaded_in_a_folder_that_holds_modules(tmp_path: Path, file: str, holds: bool):
-    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / file).write_bytes(b"")
-    assert _holds_modules(tmp_path) is holds
 
 
 @pytest.mark.full

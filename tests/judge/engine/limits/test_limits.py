@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -244,22 +243,6 @@ def test_ten_thousand_who_wait_share_one_timer():
     assert timers <= 2
     assert (in_flight, in_flight_after) == (1, 0)
     assert duration_s < 60
-
-
-class OpaqueLoop(asyncio.SelectorEventLoop):
-    """As uvloop's, which programs with a web server often run: a handle may not say when it is due."""
-
-    def call_at(self, when: float, *args: Any, **kwargs: Any) -> Any:
-        timer = super().call_at(when, *args, **kwargs)
-        return SimpleNamespace(cancel=timer.cancel, cancelled=timer.cancelled)
-
-
-def test_any_event_loop_will_do():
-    calls = Calls(limiter(requests_per_minute=60_000), latency_s=0.0)
-    with asyncio.Runner(loop_factory=OpaqueLoop) as runner:
-        times = runner.run(calls.all(20))
-    assert len(times) == 20
-    assert max(times) > min(times)
 
 
 def test_a_refusal_holds_its_model_and_no_other():
