@@ -151,7 +151,8 @@ def check_folder(folder: str, entrypoints: Sequence[str]) -> None:
     """Check that a process that begins in a folder can load the flows, as those of workers do.
 
     Python looks into that folder first: a file of the user's with the name of a package hides it.
-    A folder that is only on other machines is not checked, nor is one without a file of Python.
+    A folder that is only on other machines is not checked, nor is one without a file of Python:
+    importing the flows takes seconds.
 
     Raises:
         ConfigurationError: a flow cannot be loaded there.
@@ -179,15 +180,18 @@ def check_folder(folder: str, entrypoints: Sequence[str]) -> None:
 def _holds_modules(folder: Path) -> bool:
     """Whether a folder holds modules or packages, which could hide installed ones.
 
-    Importing the flows takes seconds. A folder without `__init__` hides no installed package.
+    A folder in it without `__init__` hides no installed package. One that cannot be listed may hold
+    anything.
     """
     suffixes = tuple(all_suffixes())
-    for path in folder.iterdir():
-        if path.is_dir():
+    try:
+        for path in folder.iterdir():
+            if path.name.endswith(suffixes):
+                return True
             if any((path / f"__init__{suffix}").exists() for suffix in suffixes):
                 return True
-        elif path.name.endswith(suffixes):
-            return True
+    except OSError:
+        return True
     return False
 
 

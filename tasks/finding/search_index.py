@@ -49,6 +49,9 @@ create table cases (
 create table texts (n integer primary key, body blob);
 create virtual table words using fts5(body, content='', {_TOKENS});
 """
+_UNREADABLE: Final = (sqlite3.Error, UnicodeDecodeError)
+"""Errors over a damaged file; the second comes where SQLite's own words quote its bytes."""
+
 _NEW_REVISION: Final = "update meta set revision = revision + 1"
 _KEYS: Final = {
     "n": pl.Int64,
@@ -174,7 +177,7 @@ def explained_errors(path: Path) -> Iterator[None]:
     """Turn errors of SQLite and of the disk into a `StoreError` of one line."""
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's words quote bytes of the file
+    except _UNREADABLE as error:
         raise StoreError(f"search index {path}: {error}; delete it, it is built again") from error
     except OSError as error:
         reason = error.strerror or error
@@ -239,9 +242,6 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _is_current(connection: sqlite3.Connection) -> bool:
     try:
         rows = connection.execute("select version from meta").fetchall()
-    except (
-        sqlite3.DatabaseError,
-        UnicodeDecodeError,
-    ):  # damaged, or its builder was killed at the beginning
+    except _UNREADABLE:  # damaged, or its builder was killed at the beginning
         return False
     return bool(rows == [(VERSION,)])
