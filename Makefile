@@ -97,8 +97,10 @@ ids: $(STAMP)  ## rows of the feature checklist that no test asserts
 test-s3: $(STAMP)  ## the store's tests on the gateway of Ceph (packages radosgw, ceph-mon, ceph-osd)
 	ASSIZES_S3=ceph $(BIN)/pytest -q -n 0 tests/tasks/store tests/tasks/spending/test_reply_cache.py -k s3
 
+SERVER_TESTS := ASSIZES_SERVER_TESTS=1 $(BIN)/python -m pytest -n 0 -p no:randomly -p no:cacheprovider tests/server
+
 test-server: $(STAMP)  ## a Prefect server and a worker: schedules, events, automations, a killed backfill
-	ASSIZES_SERVER_TESTS=1 $(BIN)/python -m pytest -n 0 -p no:randomly tests/server
+	$(SERVER_TESTS) || { echo "FAILED (above); once more, all of them, for they build on each other:"; $(SERVER_TESTS); }
 
 audit: $(STAMP)  ## what is installed beside the lock, known bad releases, code that runs unasked, licences
 	$(BIN)/python -m tests.supply --sbom sbom.json

@@ -25,6 +25,7 @@ from tests.soak.corpora import held
 from tests.soak.damage import NOT_REBUILT, UNTOLD, outcomes
 from tests.soak.failpoint_runs import Scenarios
 from tests.soak.kills import Ground, Tally, killed, lossy, work_folder
+from tests.soak.servers import servers_killed
 from tests.soak.turns import interleaved
 
 
@@ -41,13 +42,14 @@ class Tier:
     corpora: int
     failpoints: tuple[str, ...]
     call_kills: int
+    server_kills: int
     checks: bool
 
 
 TIERS = {
-    "quick": Tier(24, 4, 12, 20, 0, 0, 0, (), 0, checks=False),
-    "short": Tier(60, 10, 36, 40, 24, 60, 60, (), 0, checks=False),
-    "full": Tier(700, 300, 600, 300, 200, 1000, 500, DECLARED, 12, checks=True),
+    "quick": Tier(24, 4, 12, 20, 0, 0, 0, (), 0, 0, checks=False),
+    "short": Tier(60, 10, 36, 40, 24, 60, 60, (), 0, 0, checks=False),
+    "full": Tier(840, 150, 600, 300, 200, 1000, 500, DECLARED, 12, 10, checks=True),
 }
 
 Acts = Mapping[str, tuple[str, Callable[[], Tally | None]]]
@@ -66,6 +68,7 @@ def acts_of(tier: Tier, work: Path, s3: S3) -> Acts:
         "corpora": ("G2", lambda: _corpora(work, tier.corpora)),
         "failpoints": ("G2 G3", lambda: _failpoints(work, s3, tier.failpoints)),
         "calls": ("G3", lambda: called_again(work, tier.call_kills, seed=5)),
+        "servers": ("G3 G20", lambda: servers_killed(work, tier.server_kills, seed=6)),
         "faults": ("G2 G16", lambda: _checks("data faults", FAULTY_DATA, work, tier)),
         "endings": ("G3 G20", lambda: _checks("ended and killed runs", ENDED_RUNS, work, tier)),
     }

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ from tests.soak.kills import Tally
 CASES = 40
 IN_FLIGHT = 4
 LATENCY_S = 0.2
-_PATIENCE_S = 240.0
+PATIENCE_S = 240.0
 
 _CONFIG = """
 [transcripts]
@@ -64,7 +64,7 @@ def called_again(work: Path, kills: int, seed: int) -> Tally:
         while tally.counts["kills"] < kills:
             folder = work / f"calls-{number}"
             left = kills - tally.counts["kills"]
-            run = Run(folder, model, api_url, writers=1 + number % 3)
+            run = Run(folder, model, {"PREFECT_API_URL": api_url}, writers=1 + number % 3)
             run.harass(dice, min(left, 3), tally)
             number += 1
     return tally
@@ -92,27 +92,29 @@ class Run:
 
     folder: Path
     model: OpenAIServer
-    api_url: str
+    prefect: Mapping[str, str]
+    """Variables by which a process finds its Prefect server, or starts a temporary one."""
     writers: int
 
     def harass(self, dice: random.Random, kills: int, tally: Tally) -> None:
         """Kill so many of its processes, one after the other; end it calmly; hold the counts."""
-        self._prepare()
+        self.prepare()
         self.model.reset()
-        alive = [self._started() for _ in range(self.writers)]
+        alive = [self.started() for _ in range(self.writers)]
         killed = 0
-        while killed < kills and self._asks_on(alive):
+        while killed < kills and self.asks_on(alive):
             time.sleep(dice.uniform(0.0, 2.5 * LATENCY_S))
             slot = dice.randrange(self.writers)
             alive[slot].kill()
             killed += alive[slot].wait() == -signal.SIGKILL
-            alive[slot] = self._started()
-        codes = {one.wait(_PATIENCE_S) for one in alive} | {self._started().wait(_PATIENCE_S)}
+            alive[slot] = self.started()
+        codes = {one.wait(PATIENCE_S) for one in alive} | {self.started().wait(PATIENCE_S)}
         tally.counts += Counter(kills=killed, runs=1)
         tally.wrong(self.folder.name, [f"exit codes {sorted(codes)}"] if codes != {0} else [])
-        self._hold(killed, tally)
+        self.hold(killed, tally)
 
-    def _hold(self, killed: int, tally: Tally) -> None:
+    def hold(self, killed: int, tally: Tally) -> None:
+        """Count calls, rows and bytes of the finished run after so many kills."""
         asked = int(self.model.stats()["requests"])
         tally.counts += Counter(asks=CASES, calls=asked)
         tally.counts["repeated calls"] += asked - CASES
@@ -124,37 +126,39 @@ class Run:
         tally.counts["lost"] += sum(max(0, CASES - height) for height in rows.values())
         tally.counts["duplicate"] += sum(max(0, height - CASES) for height in rows.values())
         before = self._bytes()
-        code = self._started().wait(_PATIENCE_S)
+        code = self.started().wait(PATIENCE_S)
         again = int(self.model.stats()["requests"]) - asked
         if code or again or self._bytes() != before:
             told = f"given again when finished: exit code {code}, {again} calls, other bytes or not"
             tally.wrong(self.folder.name, [told])
 
-    def _asks_on(self, alive: list[subprocess.Popen[bytes]]) -> bool:
+    def asks_on(self, alive: list[subprocess.Popen[bytes]]) -> bool:
         """Wait until something more is asked; false when there is nothing left to ask."""
         before = int(self.model.stats()["requests"])
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline and any(one.poll() is None for one in alive):
             if int(self.model.stats()["requests"]) > before:
                 return True
             time.sleep(0.02)
         return False
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Write transcripts and configuration."""
         self.folder.mkdir()
         lines = b"".join(native_line(case) for case in sample_cases()[:CASES])
         (self.folder / "t.jsonl").write_bytes(lines)
         text = _CONFIG.format(api_base=self.model.api_base, in_flight=IN_FLIGHT)
         (self.folder / "assizes.toml").write_text(text, "utf-8")
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def started(self) -> subprocess.Popen[bytes]:
+        """A process that works at the run."""
         own = {"PYTHONPATH": PYTHONPATH, "OPENAI_API_KEY": OPENAI_KEY}
         inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "assizes.deployments.cli", "run", "--run-id", "r"],
                 cwd=self.folder,
-                env={**inherited, **own, "PREFECT_API_URL": self.api_url},
+                env={**inherited, **own, **self.prefect},
                 stdout=log,
                 stderr=log,
             )
