@@ -5,7 +5,7 @@
 Each point names the tests that try it, on Prefect servers, workers, Dask processes and webhooks that
 are started as an operator starts them. What a test measured (`told_after_s`: seconds from what
 happened to the message about it) stands beside it. The last line is one JSON document; `short` names
-the points that did not hold. Seven minutes on two cores.
+the points that did not hold. Seven to nine minutes on two cores.
 """
 
 from __future__ import annotations
