@@ -1,4 +1,4 @@
-"""Runs without a Prefect server: one is killed, then the temporary server that it started.
+"""Runs without a Prefect server: each is killed, then the temporary server that it started.
 
 Nothing may be left of either (`orphans`). A run whose server died ends by itself with exit code 70, and
 the same command goes on.
@@ -11,7 +11,6 @@ import random
 import signal
 import subprocess
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def servers_killed(work: Path, kills: int, seed: int) -> Tally:
     with pytest.MonkeyPatch.context() as environment, ThreadPoolExecutor(AT_ONCE) as pool:
         environment.delenv("PREFECT_API_URL", raising=False)
         for one in pool.map(lambda number: _suffered(work, number, seed + number), runs):
-            tally.counts += one.counts
+            tally.counts.update(one.counts)  # zeros too: they are told
     return tally
 
 
@@ -50,7 +49,7 @@ def _suffered(work: Path, number: int, seed: int) -> Tally:
         killed = sum(_killed(run, victim, dice, tally) for victim in ("run", "server"))
         code = run.started().wait(PATIENCE_S)
         tally.wrong(run.folder.name, [f"exit code {code} in the end"] if code else [])
-        tally.counts += Counter(kills=killed, runs=1)
+        tally.counts.update(kills=killed, runs=1)
         run.hold(killed, tally)
     return tally
 
