@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from tests import warm
+from tests import prefect_home, warm
 from tests.outward import PYTHONPATH
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -97,6 +97,8 @@ def started(
     libraries, where nothing but time tells the two apart; with `warmly=False` it is a new interpreter.
     """
     whole = _environment(env)
+    if args[:1] and args[0] in (*FLOWS, "up") and env and "PREFECT_HOME" in env:
+        prefect_home.fill(Path(env["PREFECT_HOME"]))
     files = os.memfd_create("out"), os.memfd_create("err")
     streams = [files[0], files[1] if err is None else err]
     process: warm.Command | subprocess.Popen[bytes]
@@ -150,7 +152,8 @@ def _start_server_for(env: Mapping[str, str]) -> None:
     if not is_elsewhere and "PYTEST_XDIST_WORKER" in os.environ:
         from assizes.deployments.server import start_server
 
-        start_server()
+        with prefect_home.filled(Path(os.environ["PREFECT_HOME"])):
+            start_server()
 
 
 def _text(file: int) -> str:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from assizes.judge.privacy import secret_masking
-from tests import warm
+from tests import prefect_home, warm
 from tests.guardian import VARIABLE, watch_over
 from tests.outward import attempts, watch
 from tests.tiers import shares_setup, tier_of
@@ -56,6 +56,9 @@ settings.load_profile("new-examples" if os.environ.get("ASSIZES_FUZZ") else "sam
 # Minutes long, with workers and schedules: `make test-server`.
 _NEEDED = {"server": "ASSIZES_SERVER_TESTS", "integrations": "ASSIZES_INTEGRATIONS"}
 collect_ignore = [name for name, variable in _NEEDED.items() if not os.environ.get(variable)]
+
+SELDOM = (10_000, 20, 20)
+"""When the garbage collector looks for cycles: with Python's own thresholds it takes a twentieth of the CPU."""
 
 pytest_plugins = ["tests.doubles.fixtures", "tests.doubles.s3", "tests.grouping"]
 
@@ -115,6 +118,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """What is there before the first test stays until the end: the garbage collector passes it by."""
     gc.freeze()
+    gc.set_threshold(*SELDOM)
 
 
 @pytest.fixture(scope="session")
@@ -139,7 +143,8 @@ def prefect_server() -> Iterator[str]:
 
     from assizes.deployments.server import start_server
 
-    server = start_server()
+    with prefect_home.filled(Path(os.environ["PREFECT_HOME"])):
+        server = start_server()
     settings = {PREFECT_API_URL: server.api_url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
     with temporary_settings(settings):
         yield server.api_url

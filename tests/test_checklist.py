@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.checklist import carried_ids, listed_ids
 
 
-def test_every_row_of_the_checklist_is_asserted_by_a_test():
-    carried = carried_ids()
+@pytest.fixture(scope="module")
+def carried() -> dict[str, list[str]]:
+    return carried_ids()
+
+
+def test_every_row_of_the_checklist_is_asserted_by_a_test(carried: dict[str, list[str]]):
     assert [one for one in listed_ids() if one not in carried] == []
 
 
-def test_no_test_carries_an_id_that_the_checklist_does_not_have():
+def test_no_test_carries_an_id_that_the_checklist_does_not_have(carried: dict[str, list[str]]):
     listed = set(listed_ids())
-    strays = {one: tests for one, tests in carried_ids().items() if one not in listed}
+    strays = {one: tests for one, tests in carried.items() if one not in listed}
     assert strays == {}
 
 

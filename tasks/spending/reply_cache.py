@@ -68,11 +68,14 @@ class FileReplyCache:
         self._root = root.rstrip("/")
         self._is_local = "file" in self._files.protocol
         self._faults: tuple[type[Exception], ...] = (OSError,)  # what a place out of reach raises
+        self._whole: dict[str, Any] = {}  # options with which a reply is read
         self._warned = False
         if "s3" in self._files.protocol:
             from botocore.exceptions import BotoCoreError
 
             self._faults = (OSError, BotoCoreError)  # s3fs converts only errors with a response
+            # By default s3fs asks for the size first, to read large objects in parts: two requests.
+            self._whole = {"max_concurrency": 1}
 
     def request_locks(self) -> FileLocks | None:
         """Locks that keep two processes from asking for the same reply; `None` unless local."""
@@ -97,7 +100,7 @@ class FileReplyCache:
 
     def _read_reply(self, key: str) -> CachedReply | None:
         try:
-            return _decoded(key, self._files.cat_file(self._path(key)))
+            return _decoded(key, self._files.cat_file(self._path(key), **self._whole))
         except (FileNotFoundError, ValidationError):
             pass  # no reply, or one that another version wrote
         except _Damaged:

@@ -47,6 +47,7 @@ class Bucket:
         endpoint = storage_options.get("endpoint_url")
         self.where = mask_credentials(f"{uri} at {endpoint}" if endpoint else uri)
         self._errors: tuple[type[Exception], ...] = (OSError,)  # of an operation
+        self._whole: dict[str, Any] = {}  # options with which an object is read
         self._can_create_once: bool | None = None  # None until the server has been probed
         if uri.startswith(("http://", "https://")):  # which can only be read
             raise _refusal(uri, "nothing can be written there")
@@ -62,6 +63,8 @@ class Bucket:
             from botocore.exceptions import BotoCoreError
 
             self._errors = (OSError, BotoCoreError)  # s3fs converts only errors with a response
+            # By default s3fs asks for the size first, to read large objects in parts: two requests.
+            self._whole = {"max_concurrency": 1}
 
     def creates_once(self) -> bool:
         """Whether the server honours conditional writes."""
@@ -99,7 +102,8 @@ class Bucket:
             return {}
         contents = {}
         with self._convert_errors("read", names[0]):
-            replies = self._fs.cat([self._path(name) for name in names], on_error="return")
+            paths = [self._path(name) for name in names]
+            replies = self._fs.cat(paths, on_error="return", **self._whole)
             for name in names:
                 reply = replies[self._path(name)]
                 if isinstance(reply, bytes):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ _ENVIRONMENT = {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
 }
 _START_SECONDS = 60
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without a proxy
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,25 @@ class S3:
         self.client.create_bucket(Bucket=name)
         return name
 
+    @contextmanager
+    def recorded(self) -> Iterator[list[str]]:
+        """Methods of the requests within the block, known at its end; moto's server records them."""
+        methods: list[str] = []
+        self._recorder("reset-recording", "POST")
+        self._recorder("start-recording", "POST")
+        yield methods
+        self._recorder("stop-recording", "POST")
+        lines = self._recorder("download-recording", "GET").splitlines()
+        methods += [str(json.loads(line)["method"]) for line in lines]
+
+    def _recorder(self, act: str, method: str) -> str:
+        asked = urllib.request.Request(
+            f"{self.endpoint_url}/moto-api/recorder/{act}", method=method
+        )
+        with _DIRECT.open(asked, timeout=10) as answer:
+            text: str = answer.read().decode()
+        return text
+
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3]:
@@ -67,10 +89,13 @@ def running_s3() -> Iterator[S3]:
     """The same outside a test: a process of its own on loopback."""
     import boto3  # takes half a second, which tests without S3 need not wait
 
+    _read_api_descriptions_once()
     serving = _ceph if os.environ.get("ASSIZES_S3") == "ceph" else _moto
     with pytest.MonkeyPatch.context() as environment, serving() as endpoint:
         for name, value in _ENVIRONMENT.items():
             environment.setenv(name, value)
+        if certificate := os.environ.get("SSL_CERT_FILE"):  # else each session reads all there are
+            environment.setenv("AWS_CA_BUNDLE", certificate)
         for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
             environment.delenv(name, raising=False)
         client = boto3.client("s3", endpoint_url=endpoint)
@@ -78,19 +103,33 @@ def running_s3() -> Iterator[S3]:
         client.close()
 
 
+def _read_api_descriptions_once() -> None:
+    """Share what botocore reads, a quarter of a second of JSON, among the sessions of this process."""
+    from botocore import session
+
+    if not hasattr(session.create_loader, "cache_info"):
+        session.create_loader = cache(session.create_loader)
+
+
 @contextmanager
 def _moto() -> Iterator[str]:
     port = _free_port()
     endpoint = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    record(process.pid)
-    try:
-        _wait_until_up(endpoint, process)
-        yield endpoint
-    finally:
-        process.terminate()
-        process.wait(10)
+    with tempfile.TemporaryDirectory(prefix="moto-") as folder:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, "MOTO_RECORDER_FILEPATH": f"{folder}/requests"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        record(process.pid)
+        try:
+            _wait_until_up(endpoint, process)
+            yield endpoint
+        finally:
+            process.terminate()
+            process.wait(10)
 
 
 @contextmanager
@@ -114,11 +153,10 @@ def _free_port() -> int:
 
 
 def _wait_until_up(endpoint: str, process: subprocess.Popen[bytes]) -> None:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            with opener.open(f"{endpoint}/moto-api/", timeout=5):
+            with _DIRECT.open(f"{endpoint}/moto-api/", timeout=5):
                 return
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.1)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import prefect_home
 from tests.outward import PYTHONPATH
 
 pytestmark = pytest.mark.promised  # each test starts processes
@@ -53,6 +54,7 @@ with interrupt_on_sigterm():
 
 def start(code: str, folder: Path, ready: Callable[[], None] | None = None) -> subprocess.Popen:
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "PREFECT_HOME": str(folder)}
+    prefect_home.fill(folder)
     return subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=folder,

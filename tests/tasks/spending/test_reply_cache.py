@@ -13,6 +13,7 @@ import pytest
 from assizes.judge.engine.ledger import CachedReply
 from assizes.judge.models.model import Completion
 from assizes.tasks.spending.reply_cache import FileReplyCache
+from tests.doubles.s3 import S3
 
 KEY = "ab" + "0" * 62
 COMPLETION = CachedReply(
@@ -41,6 +42,14 @@ async def test_a_completion_is_kept_whole_for_later_processes(uri):
     await FileReplyCache(*uri).store(KEY, COMPLETION)
 
     assert await FileReplyCache(*uri).get(KEY) == COMPLETION
+
+
+async def test_a_kept_reply_in_a_bucket_takes_one_request(s3: S3):
+    cache = FileReplyCache(f"s3://{s3.bucket()}/replies", s3.storage_options)
+    await cache.store(KEY, COMPLETION)
+    with s3.recorded() as requests:
+        assert await cache.get(KEY) == COMPLETION
+    assert requests == ["GET"]
 
 
 async def test_a_key_never_put_is_a_miss_until_another_cache_puts_it(uri):

@@ -11,8 +11,10 @@ import pytest
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.tasks.store import Store, duckdb_file, open_store
+from assizes.tasks.store.bucket import objects_at
 from assizes.tasks.store.listing import checked_files, kept_folders, run_index, tables
 from assizes.tasks.store.objects import Folder
+from tests.doubles.s3 import S3
 from tests.tasks.store.rows import COUNTS, ENDED, ended, run_metrics, run_record, shard
 
 LONG_AGO_NS = 10_000_000_000  # nanoseconds
@@ -144,3 +146,13 @@ def test_a_run_that_begins_in_its_old_folder_is_listed(folder_place: StoreConfig
         store.begin(run)
     with open_store(folder_place) as store:
         assert set(store.run_index()["run_id"]) == {"nightly-0", "nightly-7"}
+
+
+def test_what_is_read_from_a_bucket_takes_one_request_for_each_object(s3: S3):
+    objects = objects_at(f"s3://{s3.bucket()}/store", s3.storage_options)
+    contents = {f"runs/{number}": b"x" * number for number in range(1, 4)}
+    for name, data in contents.items():
+        assert objects.create(name, data)
+    with s3.recorded() as requests:
+        assert objects.read([*contents, "runs/none"]) == contents
+    assert requests == ["GET"] * 4
