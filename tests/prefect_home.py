@@ -7,7 +7,6 @@ What the first one has built is kept, and copied for the others.
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 import sqlite3
 import tempfile
@@ -60,4 +59,4 @@ def _keep(home: Path) -> None:
         ):
             source.backup(target)
         shutil.copyfile(home / MEMO, KEPT / MEMO)
-        os.replace(copy, KEPT / DATABASE)
+        copy.replace(KEPT / DATABASE)
