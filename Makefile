@@ -17,7 +17,7 @@ WHEEL_VENV := .venv-wheel
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-deps --no-compile --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-compile --no-deps --require-hashes -r requirements.lock
 	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true  # on all cores; pip would compile on one
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
 	touch $(STAMP)
