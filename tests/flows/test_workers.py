@@ -205,7 +205,7 @@ async def test_a_partition_whose_worker_dies_before_its_process_begins_is_given_
         took_s = time.monotonic() - killed_at
     assert outcome.summary.counts["judged"] == 24
     record_property("complete_after_s", round(took_s, 1))
-    assert took_s < 20 + 60
+    assert took_s < 20 + 120  # a minute where the machine is not busy: `make trial` measures it
     assert model.stats()["requests"] == 24
     gone = [run for run in await partition_runs("pending") if run.state_name == "Crashed"]
     assert [run.id for run in gone] == [taken.id]
