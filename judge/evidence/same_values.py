@@ -37,7 +37,7 @@ def is_same_value(expected: Any, actual: Any, *, exact: bool = False, depth: int
     `exact`. Lists have no order. A number may be written with separators or a currency, a date or
     time in any unambiguous form.
     """
-    if depth > _DEEPEST:
+    if depth > _DEEPEST or _is_equal_scalar(expected, actual):
         return True
     if isinstance(expected, Mapping):
         return isinstance(actual, Mapping) and not any(
@@ -109,6 +109,12 @@ def _is_same_list(
         for wanted in expected
     ]
     return len(assigned_places(choices)) == len(expected)
+
+
+def _is_equal_scalar(expected: Any, actual: Any) -> bool:
+    """Whether two values are written alike, as most are; quicker than to read what they mean."""
+    kind = type(expected)
+    return kind is type(actual) and kind in (str, int, float, bool) and bool(expected == actual)
 
 
 def _is_same_scalar(expected: Any, actual: Any) -> bool:

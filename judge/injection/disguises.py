@@ -11,9 +11,10 @@ import base64
 import codecs
 import itertools
 import re
+import string
 import unicodedata
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -77,6 +78,9 @@ def _readable_form(match: re.Match[str]) -> str:
 SHORTEST_PIECE: Final = 20
 """The fewest characters of a word that can be an encoded sentence."""
 
+_PADDING: Final = 3
+"""The most signs `=` after a piece that decide whether it is one."""
+
 MAX_DECODED: Final = 2_000
 """The most encoded pieces of one text that are decoded."""
 
@@ -85,7 +89,6 @@ _AS_PLAIN: Final = str.maketrans("-_", "+/")  # Base64 as in URLs (RFC 4648)
 _HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){12,}(?![0-9A-Fa-f])")
 _ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _DOTTED: Final = re.compile(r"(?:\w[.\-_*]){3}\w")  # i.g.n.o.r.e
-_MAYBE_DOTTED: Final = QuickTest([_DOTTED.pattern])
 _SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*])+\w(?!\w)")  # i g n o r e, i-g-n-o-r-e
 # Possessive: a run of digits is matched once, because some runs are as long as their text.
 _MIXED_DIGITS: Final = re.compile(r"[a-z][0134578@$]++[a-z]|(?<![0134578@$])[0134578@$]++[a-z]{2}")
@@ -103,8 +106,27 @@ _STEMS: Final = (
     *("rubric", "rating", "metric", "perfect", "verdict", "highest", "maxim", "criteri", "prompt"),
 )
 """The beginnings of words that occur in orders to a judge."""
-_MAYBE_STEMS: Final = QuickTest(
-    "".join(f"[{letter}{_DIGITS.get(letter, '')}]" for letter in stem) for stem in _STEMS
+
+
+def _leet_form(letters: str) -> str:
+    """A pattern of letters, each of which may be a digit or a sign."""
+    return "".join(f"[{letter}{_DIGITS.get(letter, '')}]" for letter in letters)
+
+
+_STEM_FORMS: Final = "|".join(map(_leet_form, _STEMS))
+_MAYBE_STEMS: Final = QuickTest([_STEM_FORMS])
+# A stem in a word with a digit or sign for a letter: before the stem, after it, or within it.
+_MAYBE_LEET: Final = QuickTest(
+    [
+        rf"[0134578@$]\S*(?:{_STEM_FORMS})",
+        rf"(?:{_STEM_FORMS})\S*[0134578@$]",
+        *(
+            f"{_leet_form(stem[:place])}[{_DIGITS[letter]}]{_leet_form(stem[place + 1 :])}"
+            for stem in _STEMS
+            for place, letter in enumerate(stem)
+            if letter in _DIGITS
+        ),
+    ]
 )
 
 _REVERSED_WORDS: Final = ("erongi", "tcurtsni", "egduj", "rotaulave", "erocs", "cirbur", "redarg")
@@ -112,72 +134,126 @@ _MAYBE_REVERSED: Final = QuickTest(_REVERSED_WORDS)
 _ROT13_WORDS: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "ehoevp", "tenqre")
 _MAYBE_ROT13: Final = QuickTest(_ROT13_WORDS)
 
-# Blanks that are not single, not between words, or no plain space: most texts hold some of none.
-_ODD_BLANKS: Final = QuickTest(
-    ["[\t\x0b\x0c\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]|  | \n|\n "]
+# All that `str.split` splits at but spaces and line ends.
+_RARE_BLANKS: Final = (
+    "\t\x0b\x0c\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 )
+_MAYBE_RARE_BLANKS: Final = QuickTest([f"[{_RARE_BLANKS}]"])
+_BLANKS: Final = f" \n{_RARE_BLANKS}"
+_FOUR_LETTERS: Final = f"[{_BLANKS}]+[^{_BLANKS}]" * 4 + f"[{_BLANKS}]"
+_SPELLED: Final = QuickTest([_FOUR_LETTERS])
+_MAYBE_SPACED: Final = QuickTest([_FOUR_LETTERS, _DOTTED.pattern])
 
-
-# All that `str.split` splits at, so that words are told apart in one pass.
-_BLANKS: Final = "\t\n\x0b\x0c\r\x1c-\x1f \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-_SPELLED: Final = QuickTest([f"[{_BLANKS}]+[^{_BLANKS}]" * 4 + f"[{_BLANKS}]"])
-_MAYBE_PIECE: Final = QuickTest(["[A-Za-z0-9+/_-]" * SHORTEST_PIECE])  # hex too has these alone
+_PIECE_SIGNS: Final = (string.ascii_letters + string.digits + "+/_-").encode()  # hex has no others
+_AS_RUNS: Final = bytes(ord("x" if sign in _PIECE_SIGNS else " ") for sign in range(256))
+"""A table that makes signs of an encoded piece `x`, and all other bytes blanks."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextShape:
     """Cheap facts about a text, which say what disguises are possible at all."""
 
+    text: str
     low: str  # the text in lower case
-    long_words: str  # the words that can be encoded sentences, as they were written, one a line
-    spelled: bool  # whether four single letters in a row may spell out a word
+    pieces: str  # what can be an encoded sentence, as it was written, one a line
+    spaced: bool  # whether letters that stand apart may spell out a word
     ascii: bool
     hidden: bool  # whether it holds hidden characters
 
     @classmethod
     def of(cls, text: str) -> TextShape:
         """The shape of a text as it was written."""
-        low, long_words = text.lower(), ""
-        if _MAYBE_PIECE.may_match_any(text):
-            long_words = "\n".join([word for word in text.split() if len(word) >= SHORTEST_PIECE])
-        return cls(low, long_words, _is_spelled(low), text.isascii(), hidden_count(text) > 0)
+        low, is_ascii = text.lower(), text.isascii()
+        is_hidden = not is_ascii and hidden_count(text) > 0
+        return cls(text, low, _long_pieces(text), _may_be_spaced(low), is_ascii, is_hidden)
+
+    def bare(self) -> str:
+        """The text as `plain` makes it."""
+        if self.ascii or not (self.hidden or _is_changed(self.text)):
+            return _with_single_blanks(self.low)
+        return plain(self.text)
+
+    def may_hold_backwards(self, words: QuickTest) -> bool:
+        """Whether the text read backwards may hold one of the words of a `backwards_test`."""
+        # Read backwards, signs may join to others, or be changed otherwise.
+        is_same = self.ascii or not (
+            self.hidden
+            or len(self.low) != len(self.text)
+            or _is_changed(self.text)
+            or _is_changed(self.text[::-1])
+        )
+        return not is_same or words.may_match_any(self.low)
 
     def has_leet_words(self) -> bool:
         """Whether a word with digits for letters contains a stem of orders to a judge."""
-        # Digits, or signs for letters, are in few words, and stems of orders in fewer of them.
-        if not _MAYBE_STEMS.may_match_any(self.low):
+        # Stems of orders are in few texts, and digits or signs for letters in fewer of their words.
+        if not _MAYBE_STEMS.may_match_any(self.low) or not _MAYBE_LEET.may_match_any(self.low):
             return False
-        odd = "\n".join([word for word in self.low.split() if not word.isalpha()])
-        if not _MAYBE_STEMS.may_match_any(odd):
-            return False
-        mixed = [word for word in odd.split("\n") if _MIXED_DIGITS.search(word)]
+        mixed = [word for word in self.low.split() if _MIXED_DIGITS.search(word)]
         read = "\n".join(mixed).translate(_LETTERS)
         return any(stem in read for stem in _STEMS)
 
 
-def _is_spelled(low: str) -> bool:
-    """Whether four words in a row have one letter each."""
-    framed = f"\n{low}\n"
-    if not has_surrogates(low):
-        return _SPELLED.may_match(framed)
-    return b"\1\1\1\1" in bytes(min(len(word), 255) for word in low.split())
+def _long_pieces(text: str) -> str:
+    """The runs of signs of Base64 and hex that are long enough for a sentence, one a line."""
+    signs = text.encode("utf-8", "surrogatepass")
+    runs, pieces, end = signs.translate(_AS_RUNS), [], 0
+    while (start := runs.find(b"x" * SHORTEST_PIECE, end)) >= 0:
+        end = runs.find(b" ", start)
+        end = len(runs) if end < 0 else end
+        pieces.append(signs[start : end + _PADDING])
+    return b"\n".join(pieces).decode("utf-8", "replace")
+
+
+def _may_be_spaced(low: str) -> bool:
+    """Whether four words in a row have one letter each, or signs stand between four letters."""
+    if has_surrogates(low):
+        is_spelled = b"\1\1\1\1" in bytes(min(len(word), 255) for word in low.split())
+    else:
+        framed = f"\n{low}\n"
+        if not _MAYBE_SPACED.may_match(framed):
+            return False
+        is_spelled = _SPELLED.may_match(framed)
+    return is_spelled or _DOTTED.search(low) is not None
+
+
+def _is_changed(text: str) -> bool:
+    """Whether NFKC changes a text."""
+    return not unicodedata.is_normalized("NFKC", text)
 
 
 def plain(text: str) -> str:
     """The text normalised for patterns: NFKC, lower case, no hidden characters, single blanks."""
     seen = text if text.isascii() else unicodedata.normalize("NFKC", without_hidden(text))
-    low = seen.lower()
-    if low[:1] != " " and low[-1:] != " " and not _ODD_BLANKS.may_match_any(low):
-        return low
-    return "\n".join([" ".join(line.split()) for line in low.split("\n")])
+    return _with_single_blanks(seen.lower())
 
 
-def readings(text: str, shape: TextShape) -> Iterator[tuple[str, str]]:
-    """Yield what a text may say under each disguise, as (name of the disguise, normalised text)."""
+def _with_single_blanks(low: str) -> str:
+    """The text with one space for each run of blanks, and none at the ends of a line."""
+    if _MAYBE_RARE_BLANKS.may_match_any(low):
+        return "\n".join([" ".join(line.split()) for line in low.split("\n")])
+    while "  " in low:
+        low = low.replace("  ", " ")
+    return low.replace(" \n", "\n").replace("\n ", "\n").strip(" ")
+
+
+def backwards_test(words: Iterable[str]) -> QuickTest:
+    """A test for words, written backwards, in a text in lower case; their blanks may be any."""
+    backwards = (map(re.escape, word[::-1].split(" ")) for word in words)
+    return QuickTest(f"[ {_RARE_BLANKS}]+".join(parts) for parts in backwards)
+
+
+def readings(shape: TextShape, reversed_words: QuickTest) -> Iterator[tuple[str, str]]:
+    """Yield what a text may say under each disguise, as (name of the disguise, normalised text).
+
+    What a text says backwards is read only where `reversed_words`, a `backwards_test`, finds one.
+    """
     for name, (is_possible, read) in _DISGUISES.items():
-        if is_possible(shape) and (
-            reading := read(shape.long_words if name in _OF_PIECES else text)
-        ):
+        if not is_possible(shape):
+            continue
+        if name == "reversed" and not shape.may_hold_backwards(reversed_words):
+            continue
+        if reading := read(shape.pieces if name in _OF_PIECES else shape.text):
             yield name, plain(reading)
 
 
@@ -216,11 +292,11 @@ def _without_spacing(text: str) -> str:
 
 _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str], str]]]] = {
     "base64": (
-        lambda shape: bool(shape.long_words),
+        lambda shape: bool(shape.pieces),
         lambda text: _decode_pieces(text, _BASE64, _base64_bytes),
     ),
     "hex": (
-        lambda shape: bool(shape.long_words),
+        lambda shape: bool(shape.pieces),
         lambda text: _decode_pieces(text, _HEX, bytes.fromhex),
     ),
     "url": (
@@ -248,10 +324,7 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str]
     ),
     "leet": (TextShape.has_leet_words, lambda text: _translated(text, _MIXED_DIGITS, _LETTERS)),
     "spaced": (
-        lambda shape: (
-            shape.spelled
-            or (_MAYBE_DOTTED.may_match_any(shape.low) and _DOTTED.search(shape.low) is not None)
-        ),
+        lambda shape: shape.spaced,
         _without_spacing,
     ),
     "lookalikes": (
@@ -262,4 +335,4 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str]
 """Each disguise: a quick test whether a text can be disguised so, and the reading of such a text."""
 
 _OF_PIECES: Final = frozenset({"base64", "hex"})
-"""The disguises that are read in the long words of a text, not in the text."""
+"""The disguises that are read in the long pieces of a text, not in the text."""

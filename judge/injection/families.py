@@ -15,11 +15,18 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import groupby, islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from assizes.judge.case import Case, ToolCall
-from assizes.judge.injection.disguises import TextShape, hidden_count, plain, readings
+from assizes.judge.case import Case
+from assizes.judge.injection.disguises import (
+    TextShape,
+    backwards_test,
+    hidden_count,
+    plain,
+    readings,
+)
 from assizes.judge.injection.holding import BESIDE, KINDS, Match, holding_families
+from assizes.judge.injection.passages import Passage, passages
 from assizes.judge.injection.quick_test import QuickTest, has_surrogates
 
 BEFORE: Final = 200
@@ -183,11 +190,23 @@ def family_names(text: str, among: Sequence[AttackFamily] | None = None) -> Iter
             yield family.name
 
 
-def disguise_names(text: str, shape: TextShape | None = None) -> Iterator[str]:
+def disguise_names(text: str) -> Iterator[str]:
     """Yield the names of the disguises under which a family matches in a text."""
-    for disguise, reading in readings(text, shape or TextShape.of(text)):
+    return (disguise for disguise, _ in _disguised_readings(TextShape.of(text)))
+
+
+def _disguised_readings(shape: TextShape) -> Iterator[tuple[str, str]]:
+    """Yield each disguise under which a family matches, with what the text says under it."""
+    for disguise, reading in readings(shape, _reversed_cues()):
         if any(matching_families(reading)):
-            yield disguise
+            yield disguise, reading
+
+
+@lru_cache(maxsize=1)
+def _reversed_cues() -> QuickTest:
+    """A test for words without which no family matches in a text that is read backwards."""
+    # A family with `near` words needs one of them as well, and they are the rarer ones.
+    return backwards_test(word for family in families() for word in family.near or family.cues)
 
 
 def matching_families(bare: str) -> Iterator[AttackFamily]:
@@ -266,15 +285,15 @@ def flags(case: Case) -> tuple[Flag, ...]:
     All texts from outside are searched, also ids and names, but not `evaluation_criteria_override`,
     which is meant to address the judge.
     """
-    passages = list(_texts(case))
+    found = list(passages(case))
     # One search over all texts together first: most cases hold no attack, and need no more.
-    whole = "\n".join(dict.fromkeys([passage.text for passage in passages]))
+    whole = "\n".join(dict.fromkeys([passage.text for passage in found]))
     shape = TextShape.of(whole)
-    among, disguises = tuple(matching_families(plain(whole))), any(disguise_names(whole, shape))
+    among, disguises = tuple(matching_families(shape.bare())), any(_disguised_readings(shape))
     if not among and not disguises and (not shape.hidden or hidden_count(whole) <= MOST_HIDDEN):
         return ()
-    texts: dict[str, _Passage] = {}  # each text where it stands first
-    for passage in passages:
+    texts: dict[str, Passage] = {}  # each text where it stands first
+    for passage in found:
         first = texts.setdefault(passage.text, passage)
         if first.by_agent and not passage.by_agent:  # the agent repeats it, or is repeated
             texts[passage.text] = first._replace(by_agent=False)
@@ -287,14 +306,8 @@ def flags(case: Case) -> tuple[Flag, ...]:
     return tuple(next(same) for _, same in groupby(signs, key=lambda flag: flag.name))
 
 
-class _Passage(NamedTuple):
-    place: str
-    text: str
-    by_agent: bool = False
-
-
 def _passage_flags(
-    passage: _Passage, among: Iterable[AttackFamily], *, disguises: bool
+    passage: Passage, among: Iterable[AttackFamily], *, disguises: bool
 ) -> Iterator[Flag]:
     text, place = passage.text, passage.place
     bare = plain(text)
@@ -304,10 +317,9 @@ def _passage_flags(
             bare, _all_matches(bare), by_agent=passage.by_agent, hidden=is_hidden
         )
         yield from (Flag(f"{INJECTION}{name}", place, name in holding) for name in names | holding)
-    for disguise, reading in readings(text, TextShape.of(text)) if disguises else ():
-        if any(matching_families(reading)):
-            holding = holding_families(reading, _all_matches(reading), hidden=True)
-            yield Flag(f"{DISGUISED}{disguise}", place, bool(holding))
+    for disguise, reading in _disguised_readings(TextShape.of(text)) if disguises else ():
+        holding = holding_families(reading, _all_matches(reading), hidden=True)
+        yield Flag(f"{DISGUISED}{disguise}", place, bool(holding))
     if is_hidden:
         yield Flag(HIDDEN_TEXT, place)
 
@@ -317,58 +329,3 @@ def _all_matches(bare: str) -> Iterator[Match]:
     words = different_words(bare)
     for family in families():
         yield from islice(family.matches(bare, words), MAX_MATCHES)
-
-
-def _texts(case: Case) -> Iterator[_Passage]:
-    """Yield the texts of each place; what a turn says is one text, so is what it was given."""
-    transcript = case.transcript
-    for index, turn in enumerate(transcript.turns):
-        spoken: list[str] = [turn.text or ""]
-        results: list[str] = []
-        for call in turn.tool_calls:
-            spoken += _call(call)
-            results += _results(call)
-        if (result := turn.tool_result) is not None:
-            results += [result.content, result.call_id or "", result.name or ""]
-        for chunk in turn.chunks or ():
-            results += [chunk.content, chunk.doc_uri or ""]
-        place, by_agent = f"turn {index}", turn.role == "assistant"
-        yield _Passage(place, "\n".join(filter(None, spoken)), by_agent)
-        yield _Passage(place, "\n".join(filter(None, results)))
-    chunks = [
-        text for chunk in transcript.chunks or () for text in (chunk.content, chunk.doc_uri or "")
-    ]
-    yield _Passage("retrieved context", "\n".join(chunks))
-    tools = [text for tool in transcript.tools for text in (tool.name, tool.description)]
-    yield _Passage("agent setup", "\n".join((transcript.system or "", *tools)))
-    ids = (case.case_id, case.agent or "", case.agent_version or "", case.cluster or "")
-    yield _Passage("ids", "\n".join(ids))
-    yield _Passage("expected", "\n".join(_strings(case.expected.model_dump(exclude_defaults=True))))
-    yield _Passage("metadata", "\n".join(_strings([case.tags, case.metadata])))
-
-
-def _call(call: ToolCall) -> Iterator[str]:
-    yield from (call.name, call.id or "", call.raw or "")
-    yield from _strings(call.arguments)
-    for inner in call.tool_calls:
-        yield from _call(inner)
-
-
-def _results(call: ToolCall) -> Iterator[str]:
-    yield call.result or ""
-    for inner in call.tool_calls:
-        yield from _results(inner)
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """Yield the texts in nested data, and also the names of members."""
-    pending = [value]  # a stack, as hostile data may be nested deeper than calls can be
-    while pending:
-        item = pending.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, dict):
-            yield from map(str, item)
-            pending.extend(reversed(list(item.values())))
-        elif isinstance(item, list | tuple):
-            pending.extend(reversed(item))
