@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from assizes.judge.injection.quick_test import QuickTest
+
 _IBAN_CHARS: Final = {
     country: int(length)
     for length, countries in re.findall(
@@ -82,32 +84,28 @@ class RedactionRule:
 
     kind: str  # name in the placeholder, such as EMAIL
     pattern: re.Pattern[str]  # matches candidates
-    needles: tuple[str, ...] = ()  # if any: every text with a match contains one; quick to search
+    needles: tuple[str, ...] = ()  # if any: every text with a match contains one
     find_value: Callable[[str], str | None] = str  # the start of a candidate that is a real value
     plain: Callable[[str], str] = str  # a normal form that the spellings of one value share
-    hint: re.Pattern[str] | None = None  # a quick pattern that every text with a match matches
+    hint: Callable[[str], object] | None = None  # a quick test that every text with a match passes
     folds: bool = False  # whether needles are sought in the text in lower case
     retries_after_blank: bool = False  # whether a value may begin within a rejected candidate
 
     def can_find(self, text: str) -> bool:
         """A quick test: `False` means that the text holds no value of this kind."""
-        if self.needles:
-            looked = text.lower() if self.folds else text
-            if not any(needle in looked for needle in self.needles):
-                return False
-        return self.hint is None or self.hint.search(text) is not None
+        return self.can_be_in(text, text.lower() if self.folds else text)
 
-    def can_be_in(self, whole: str, data: bytes, folded: bytes) -> bool:
-        """The same test for a JSON document: `whole`, in UTF-8 `data`, in lower case `folded`."""
-        looked = folded if self.folds else data
-        if self.needles and not any(needle in looked for needle in _encoded(self.needles)):
+    def can_be_in(self, text: str, folded: str) -> bool:
+        """The same test for a text that is given in lower case as well, at least its ASCII."""
+        looked = folded if self.folds else text
+        if self.needles and not _needle_test(self.needles).may_match_any(looked):
             return False
-        return self.hint is None or self.hint.search(whole) is not None
+        return self.hint is None or bool(self.hint(text))
 
 
 @cache
-def _encoded(needles: tuple[str, ...]) -> tuple[bytes, ...]:
-    return tuple(needle.encode() for needle in needles)
+def _needle_test(needles: tuple[str, ...]) -> QuickTest:
+    return QuickTest(map(re.escape, needles))
 
 
 _UNLIKE_WORDS: Final = re.compile(r"[0-9!@#$%^*+=~]")  # characters that words seldom have
@@ -206,9 +204,9 @@ _SCHEME: Final = re.compile(
 _KEYED: Final = re.compile(
     r"""(?i:token|key)\\{0,8}["'](?:\s|\\[nrt]){0,3}:(?:\s|\\[nrt]){0,3}\\{0,8}["'][^\s"'\\]{8}"""
 )
-_COUNTRY: Final = re.compile(r"[A-Z]{2}\d\d")
-_LONG: Final = re.compile(r"\d(?:[ -]?\d){12}")
-_LOCAL: Final = re.compile(r"\d\d\d[ .-]\d{4}")
+_COUNTRY: Final = QuickTest([r"[A-Z]{2}\d\d"])
+_LONG: Final = QuickTest([r"\d[ -]?" * 12 + r"\d"])
+_LOCAL: Final = QuickTest([r"\d\d\d[ .-]\d{4}"])
 
 
 def _spellings(firsts: str, last: str) -> tuple[str, ...]:
@@ -228,7 +226,9 @@ SECRETS: Final = (
     ),
     RedactionRule("SECRET", _JWT, ("eyJ",)),
     RedactionRule("SECRET", _DSN, ("://",)),
-    RedactionRule("SECRET", _BEARER, ("bearer", "basic"), _secret_value, hint=_SCHEME, folds=True),
+    RedactionRule(
+        "SECRET", _BEARER, ("bearer", "basic"), _secret_value, hint=_SCHEME.search, folds=True
+    ),
     RedactionRule(
         "SECRET",
         _ASSIGNED,
@@ -245,7 +245,7 @@ SECRETS: Final = (
         _FIELD,
         tuple(f"{name}{end}" for name in ("token", "key") for end in ('"', "'", "\\")),
         _keylike,
-        hint=_KEYED,
+        hint=_KEYED.search,
         folds=True,
     ),
 )
@@ -257,17 +257,29 @@ BUILT_IN: Final = {
     "email": (RedactionRule("EMAIL", _EMAIL, ("@",), plain=str.casefold),),
     "iban": (
         RedactionRule(
-            "IBAN", _IBAN, find_value=iban_in, plain=_upper, hint=_COUNTRY, retries_after_blank=True
+            "IBAN",
+            _IBAN,
+            find_value=iban_in,
+            plain=_upper,
+            hint=_COUNTRY.may_match_any,
+            retries_after_blank=True,
         ),
     ),
     "card": (
         RedactionRule(
-            "CARD", _CARD, find_value=card_in, plain=_digits, hint=_LONG, retries_after_blank=True
+            "CARD",
+            _CARD,
+            find_value=card_in,
+            plain=_digits,
+            hint=_LONG.may_match_any,
+            retries_after_blank=True,
         ),
     ),
     "phone": (
         RedactionRule("PHONE", _ABROAD, ("+", "00"), _phone, _digits),
-        RedactionRule("PHONE", _AMERICAN, find_value=_phone, plain=_digits, hint=_LOCAL),
+        RedactionRule(
+            "PHONE", _AMERICAN, find_value=_phone, plain=_digits, hint=_LOCAL.may_match_any
+        ),
         RedactionRule("PHONE", _TRUNK, ("0",), _national, _digits),
         RedactionRule(
             "PHONE",

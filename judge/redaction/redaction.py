@@ -141,10 +141,10 @@ class Redactor:
         """
         known = placeholders or Placeholders()
         whole = case.model_dump_json()
-        data = whole.encode("utf-8", "surrogatepass")
-        folded = data.lower()
+        # In lower case by bytes, which is quicker than by characters, and reaches ASCII alone.
+        folded = whole.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
         # One search over the whole case: mostly few rules or none can match in it.
-        rules = tuple(rule for rule in self.rules if rule.can_be_in(whole, data, folded))
+        rules = tuple(rule for rule in self.rules if rule.can_be_in(whole, folded))
         left: Case = Redactor(rules, self.finder)._value(case, known)
         update: dict[str, Any] = {}
         if case.cluster is not None and self.redact_text(case.cluster) != case.cluster:

@@ -29,6 +29,7 @@ TYPES: Final[dict[Any, str]] = {  # DuckDB's name of each polars type
 
 _READER_TABLES: Final = ("_meta", "_identity", "calibrations")  # a file may lack them
 _BLOCK_ROWS: Final = 1 << 15  # rows that a scan reads at a time
+_SMALL_ROWS: Final = 1 << 12  # rows that a scan reads once for all queries but the first
 _ROW_GROUP: Final = 122_880  # rows in a row group of a DuckDB file
 
 
@@ -211,13 +212,30 @@ def lazy_rows(
 ) -> pl.LazyFrame:
     """A lazy frame of the rows of a run whose row ids lie in a span.
 
-    A query reads only its own columns, block by block, each in a transaction of `connect`.
+    A query reads only its own columns, block by block, each in a transaction of `connect`. Of a
+    short span, the second query reads all rows, and the frame keeps them for those after it.
     """
+    queries = 0
+    kept: pl.DataFrame | None = None
+
+    def small(columns: list[str], predicate: pl.Expr | None) -> pl.DataFrame:
+        nonlocal queries, kept
+        queries += 1
+        if kept is None:
+            with connect() as con:
+                rows = _RowRange(con, table, run_id, span.start, span.stop)
+                if queries == 1:
+                    return rows.matches(columns, predicate)
+                kept = rows.read(list(TABLES[table]))
+        return (kept if predicate is None else kept.filter(predicate)).select(columns)
 
     def blocks(
         columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:  # polars passes columns, filter, row limit, batch size
         left = len(span) if limit is None else limit
+        if 0 < len(span) <= _SMALL_ROWS:
+            yield small(columns or list(TABLES[table]), predicate).head(left)
+            return
         for start in span[::_BLOCK_ROWS]:
             with connect() as con:
                 stop = min(start + _BLOCK_ROWS, span.stop)
