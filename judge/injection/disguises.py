@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from assizes.judge.injection.quick_test import QuickTest, has_surrogates
+from assizes.judge.quick_test import QuickTest, has_surrogates
 
 _BLACK_FLAG: Final = "\U0001f3f4"  # the emoji before the tags of England, Scotland, Wales
 _ZERO_WIDTH: Final = (

@@ -26,8 +26,8 @@ from assizes.judge.injection.disguises import (
     readings,
 )
 from assizes.judge.injection.holding import BESIDE, KINDS, Match, holding_families
-from assizes.judge.injection.passages import Passage, passages
-from assizes.judge.injection.quick_test import QuickTest, has_surrogates
+from assizes.judge.injection.outside_texts import OutsideText, outside_texts
+from assizes.judge.quick_test import QuickTest, has_surrogates
 
 BEFORE: Final = 200
 AFTER: Final = 400
@@ -285,14 +285,14 @@ def flags(case: Case) -> tuple[Flag, ...]:
     All texts from outside are searched, also ids and names, but not `evaluation_criteria_override`,
     which is meant to address the judge.
     """
-    found = list(passages(case))
+    found = list(outside_texts(case))
     # One search over all texts together first: most cases hold no attack, and need no more.
     whole = "\n".join(dict.fromkeys([passage.text for passage in found]))
     shape = TextShape.of(whole)
     among, disguises = tuple(matching_families(shape.bare())), any(_disguised_readings(shape))
     if not among and not disguises and (not shape.hidden or hidden_count(whole) <= MOST_HIDDEN):
         return ()
-    texts: dict[str, Passage] = {}  # each text where it stands first
+    texts: dict[str, OutsideText] = {}  # each text where it stands first
     for passage in found:
         first = texts.setdefault(passage.text, passage)
         if first.by_agent and not passage.by_agent:  # the agent repeats it, or is repeated
@@ -307,7 +307,7 @@ def flags(case: Case) -> tuple[Flag, ...]:
 
 
 def _passage_flags(
-    passage: Passage, among: Iterable[AttackFamily], *, disguises: bool
+    passage: OutsideText, among: Iterable[AttackFamily], *, disguises: bool
 ) -> Iterator[Flag]:
     text, place = passage.text, passage.place
     bare = plain(text)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from assizes.judge.injection.quick_test import QuickTest
+from assizes.judge.quick_test import QuickTest
 
 _IBAN_CHARS: Final = {
     country: int(length)

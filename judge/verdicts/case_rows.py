@@ -22,8 +22,8 @@ from assizes.judge.engine.second_look import NEEDS_REVIEW
 from assizes.judge.evidence.tool_calls import has_expected_call, tool_evidence
 from assizes.judge.formats.shared.parsing import unchecked_truth
 from assizes.judge.injection.families import Flag, flags
-from assizes.judge.injection.quick_test import QuickTest
 from assizes.judge.protocol import Judge
+from assizes.judge.quick_test import QuickTest
 from assizes.judge.rows import as_json
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import SUSPECT, Score

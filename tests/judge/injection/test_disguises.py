@@ -8,7 +8,7 @@ import pytest
 
 from assizes.judge.injection.disguises import TextShape, backwards_test, plain, readings
 from assizes.judge.injection.families import families, matching_families
-from assizes.judge.injection.quick_test import QuickTest
+from assizes.judge.quick_test import QuickTest
 from benchmarks.hostile_texts import DISGUISES, attacks
 from benchmarks.varied_texts import varied_records
 

@@ -12,7 +12,7 @@ from assizes.judge.injection.families import (
     family_names,
     matching_families,
 )
-from assizes.judge.injection.quick_test import QuickTest, has_surrogates
+from assizes.judge.quick_test import QuickTest, has_surrogates
 from benchmarks.hostile_texts import attacks
 from benchmarks.varied_texts import varied_records
 

@@ -13,7 +13,7 @@ from assizes.judge.config.transcripts import PrivacyConfig
 from assizes.judge.engine.ensemble import Vote, reduce_votes
 from assizes.judge.injection.disguises import TextShape, readings
 from assizes.judge.injection.families import flags
-from assizes.judge.injection.quick_test import QuickTest
+from assizes.judge.quick_test import QuickTest
 from assizes.judge.redaction.redaction import redactor
 from assizes.judge.rows import as_json, frame
 from assizes.judge.score import Metric, Scale, Score

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from assizes.judge.case import Case, ToolCall
 
 
-class Passage(NamedTuple):
+class OutsideText(NamedTuple):
     """A text, and where in its case it stands."""
 
     place: str  # such as `turn 3` or `metadata`
@@ -16,7 +16,7 @@ class Passage(NamedTuple):
     by_agent: bool = False
 
 
-def passages(case: Case) -> Iterator[Passage]:
+def outside_texts(case: Case) -> Iterator[OutsideText]:
     """Yield the texts of each place; what a turn says is one text, so is what it was given."""
     transcript = case.transcript
     for index, turn in enumerate(transcript.turns):
@@ -30,18 +30,20 @@ def passages(case: Case) -> Iterator[Passage]:
         for chunk in turn.chunks or ():
             results += [chunk.content, chunk.doc_uri or ""]
         place, by_agent = f"turn {index}", turn.role == "assistant"
-        yield Passage(place, "\n".join(filter(None, spoken)), by_agent)
-        yield Passage(place, "\n".join(filter(None, results)))
+        yield OutsideText(place, "\n".join(filter(None, spoken)), by_agent)
+        yield OutsideText(place, "\n".join(filter(None, results)))
     chunks = [
         text for chunk in transcript.chunks or () for text in (chunk.content, chunk.doc_uri or "")
     ]
-    yield Passage("retrieved context", "\n".join(chunks))
+    yield OutsideText("retrieved context", "\n".join(chunks))
     tools = [text for tool in transcript.tools for text in (tool.name, tool.description)]
-    yield Passage("agent setup", "\n".join((transcript.system or "", *tools)))
+    yield OutsideText("agent setup", "\n".join((transcript.system or "", *tools)))
     ids = (case.case_id, case.agent or "", case.agent_version or "", case.cluster or "")
-    yield Passage("ids", "\n".join(ids))
-    yield Passage("expected", "\n".join(_strings(case.expected.model_dump(exclude_defaults=True))))
-    yield Passage("metadata", "\n".join(_strings([case.tags, case.metadata])))
+    yield OutsideText("ids", "\n".join(ids))
+    yield OutsideText(
+        "expected", "\n".join(_strings(case.expected.model_dump(exclude_defaults=True)))
+    )
+    yield OutsideText("metadata", "\n".join(_strings([case.tags, case.metadata])))
 
 
 def _call(call: ToolCall) -> Iterator[str]:
