@@ -287,34 +287,34 @@ def flags(case: Case) -> tuple[Flag, ...]:
     """
     found = list(outside_texts(case))
     # One search over all texts together first: most cases hold no attack, and need no more.
-    whole = "\n".join(dict.fromkeys([passage.text for passage in found]))
+    whole = "\n".join(dict.fromkeys([outside.text for outside in found]))
     shape = TextShape.of(whole)
     among, disguises = tuple(matching_families(shape.bare())), any(_disguised_readings(shape))
     if not among and not disguises and (not shape.hidden or hidden_count(whole) <= MOST_HIDDEN):
         return ()
     texts: dict[str, OutsideText] = {}  # each text where it stands first
-    for passage in found:
-        first = texts.setdefault(passage.text, passage)
-        if first.by_agent and not passage.by_agent:  # the agent repeats it, or is repeated
-            texts[passage.text] = first._replace(by_agent=False)
+    for outside in found:
+        first = texts.setdefault(outside.text, outside)
+        if first.by_agent and not outside.by_agent:  # the agent repeats it, or is repeated
+            texts[outside.text] = first._replace(by_agent=False)
     signs = [
         flag
-        for passage in texts.values()
-        for flag in _passage_flags(passage, among, disguises=disguises)
+        for outside in texts.values()
+        for flag in _text_flags(outside, among, disguises=disguises)
     ]
     signs.sort(key=lambda flag: (flag.name, not flag.holds))  # stable: by the first places
     return tuple(next(same) for _, same in groupby(signs, key=lambda flag: flag.name))
 
 
-def _passage_flags(
-    passage: OutsideText, among: Iterable[AttackFamily], *, disguises: bool
+def _text_flags(
+    outside: OutsideText, among: Iterable[AttackFamily], *, disguises: bool
 ) -> Iterator[Flag]:
-    text, place = passage.text, passage.place
+    text, place = outside.text, outside.place
     bare = plain(text)
     is_hidden = hidden_count(text) > MOST_HIDDEN
     if names := {family.name for family in among if family.has_match(bare)}:
         holding = holding_families(
-            bare, _all_matches(bare), by_agent=passage.by_agent, hidden=is_hidden
+            bare, _all_matches(bare), by_agent=outside.by_agent, hidden=is_hidden
         )
         yield from (Flag(f"{INJECTION}{name}", place, name in holding) for name in names | holding)
     for disguise, reading in _disguised_readings(TextShape.of(text)) if disguises else ():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 
 import pytest
 
 from assizes.judge.redaction.redaction import FULL_REDACTOR
-from benchmarks.privacy import measured
+from benchmarks.hostile_texts import attacks
+from benchmarks.privacy import KINDS, measured
 
 KEY = "sk-proj-" + "a1B2" * 10
 
@@ -131,3 +133,22 @@ def test_of_a_private_key_that_was_cut_off_its_headers_and_its_body_are_hidden()
     assert FULL_REDACTOR.redact_text(cut) == "[SECRET_1]"
     talk = "It begins with -----BEGIN PRIVATE KEY-----. Then (as said: always) come 5 lines."
     assert FULL_REDACTOR.redact_text(talk).endswith("Then (as said: always) come 5 lines.")
+
+
+def test_quick_tests_of_rules_let_through_whatever_the_rules_find():
+    draw, seen = random.Random(4), 0
+    texts = [make(draw) for make in KINDS.values() for _ in range(300)]
+    texts = [
+        f"{first} {text}\ud800" if draw.random() < 0.1 else f"{first}\n{text}"
+        for first, text in zip(draw.choices(attacks("open"), k=len(texts)), texts, strict=True)
+    ]
+    for text in texts:
+        for rule in FULL_REDACTOR.rules:
+            found = rule.pattern.search(text) is not None
+            seen += found
+            assert rule.can_find(text) or not found, (rule.kind, text)
+            assert rule.can_find(text) == rule.can_be_in(text, text.lower())
+            looked = text.lower() if rule.folds else text
+            has_needle = not rule.needles or any(needle in looked for needle in rule.needles)
+            assert has_needle or not rule.can_find(text) or text.endswith("\ud800")
+    assert seen > 1000

@@ -321,6 +321,27 @@ def test_a_scan_keeps_the_order_of_the_rows_that_meet_a_condition(every: int):
         assert_frame_equal(scan.select("case_id").head(3).collect(), wanted.select("case_id")[:3])
 
 
+def test_queries_of_a_small_run_agree_from_the_first_to_the_last():
+    rows = pl.concat([shard(case_id=f"c{number}")["scores"] for number in range(40)])
+    with open_store(StoreConfig(uri="duckdb:///:memory:"), writing=True) as store:
+        store.begin(run_record())
+        store.commit_shard("nightly-1", "s0", {"scores": rows}, COUNTS)
+        scan, is_odd = store.scan("nightly-1", "scores"), pl.col("case_id").str.ends_with("7")
+        for query in (
+            lambda frame: frame,
+            lambda frame: frame.filter(is_odd),
+            lambda frame: frame.filter(is_odd).select("metric", "case_id"),
+            lambda frame: frame.select("value").head(3),
+            lambda frame: frame.select(pl.len()),
+            lambda frame: frame.filter(case_id="nobody"),
+        ):
+            once, again = query(scan).collect(engine="streaming"), query(scan).collect()
+            assert_frame_equal(once, query(rows.lazy()).collect())
+            assert_frame_equal(once, again)
+        store.forget("nightly-1", ["c7"])
+        assert store.scan("nightly-1", "scores").filter(case_id="c7").collect().is_empty()
+
+
 COMMIT_FOREVER = """
 import sys
 from assizes.judge.config.run import StoreConfig
