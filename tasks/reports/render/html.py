@@ -40,8 +40,9 @@ _FITTED: Final = {"padding": 4, "autosize": alt.AutoSizeParams(type="fit-x")}
 _NAMES_AXIS: Final = alt.Axis(
     labelLimit=_LABEL_PX, minExtent=_LABEL_PX, domain=False, ticks=False, grid=False
 )
-_COUNTS_AXIS: Final = alt.Axis(tickMinStep=1, tickCount=5)  # no tick at half a case
-_LEGEND: Final = alt.Legend(title=None, orient="top")
+_UNCUT: Final = alt.Axis(labelLimit=0)  # numbers are short, and to measure for a limit takes long
+_COUNTS_AXIS: Final = alt.Axis(tickMinStep=1, tickCount=5, labelLimit=0)  # none at half a case
+_LEGEND: Final = alt.Legend(title=None, orient="top", labelLimit=0)
 
 _SHADED: Final = frozenset({*(label.replace("_", " ") for label in LABELS), "pass", "yes", "no"})
 
@@ -286,7 +287,7 @@ def _metric_means(metrics: Sequence[Mapping[str, Any]]) -> ChartImage | None:
                 # `sort=None` keeps the order of the data.
                 y=alt.Y("metric:N", sort=None, title=None, axis=_NAMES_AXIS),
                 yOffset=alt.YOffset("run:N", sort=names),
-                x=alt.X("mean:Q", title=None, scale=alt.Scale(domain=[0, 5])),
+                x=alt.X("mean:Q", title=None, axis=_UNCUT, scale=alt.Scale(domain=[0, 5])),
                 color=alt.Color(
                     "run:N",
                     scale=alt.Scale(domain=names, range=[theme.main, theme.other][: len(names)]),
@@ -310,7 +311,7 @@ def _score_distribution(bins: Sequence[Mapping[str, Any]]) -> ChartImage | None:
         for order, word in enumerate(words)
     ]
     fullest = bins[sizes.index(max(sizes))]  # the lowest of several
-    tens = alt.Axis(values=list(range(0, 101, 10)))
+    tens = alt.Axis(values=list(range(0, 101, 10)), labelLimit=0)
     return themed_chart(
         "Cases by overall score, 0 to 100",
         f"Histogram of overall scores; most cases lie between {fullest['from']} and "
