@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Protocol
@@ -20,6 +20,7 @@ from assizes.flows.shards import (
 )
 from assizes.flows.waves import judge_in_waves
 from assizes.judge import errors
+from assizes.judge.config.runner import RunnerConfig
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, OverBudget
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.context.shared_state import create_shared_state_check
@@ -67,16 +68,23 @@ async def judge_shards(
     if not due or batch_failures.stop is not None:
         return batch_failures
 
-    async def judge(shards: Sequence[Shard]) -> ShardFailures:
-        if context.config.runner.kind != "local":
-            return await _judge_elsewhere(context, run, shards)
-        cases = sum(len(shard.due_positions()) for shard in shards)
-        count = min(process_count(context.config, cases), len(shards))
-        if count == 1 or context.first_attempts:
-            return await judge_locally(context, run.run_id, shards)
-        return await judge_in_processes(context, run, shards, count)
+    executor: Executor | None = None
+    async with AsyncExitStack() as stack:
 
-    return await judge_in_waves(context, run, due, judge)
+        async def judge(shards: Sequence[Shard]) -> ShardFailures:
+            nonlocal executor
+            if context.config.runner.kind != "local":
+                if executor is None:  # one for all waves: a Dask cluster takes seconds to start
+                    opened = _open_executor(context.config.runner, run.run_id)
+                    executor = await stack.enter_async_context(opened)
+                return await _judge_elsewhere(context, run, shards, executor)
+            cases = sum(len(shard.due_positions()) for shard in shards)
+            count = min(process_count(context.config, cases), len(shards))
+            if count == 1 or context.first_attempts:
+                return await judge_locally(context, run.run_id, shards)
+            return await judge_in_processes(context, run, shards, count)
+
+        return await judge_in_waves(context, run, due, judge)
 
 
 class Executor(Protocol):
@@ -92,28 +100,26 @@ class Executor(Protocol):
         """Begin no further partition, and have the others make no further call."""
 
 
+def _open_executor(runner: RunnerConfig, run_id: str) -> AbstractAsyncContextManager[Executor]:
+    return work_pool(runner, run_id) if runner.kind == "workers" else open_cluster(runner, run_id)
+
+
 async def _judge_elsewhere(
-    context: RunContext, run: PlannedRun, due: Sequence[Shard]
+    context: RunContext, run: PlannedRun, due: Sequence[Shard], executor: Executor
 ) -> ShardFailures:
     """Have the due shards judged in other processes, by partitions."""
     # One cache and ledger for all are proved, not assumed (docs/decisions.md, decision 74).
     seal = await asyncio.to_thread(create_shared_state_check, context, run.run_id)
-    runner = context.config.runner
-    opened: AbstractAsyncContextManager[Executor] = (
-        work_pool(runner, run.run_id)
-        if runner.kind == "workers"
-        else open_cluster(runner, run.run_id)
-    )
-    async with opened as executor:
-        open_partitions = await executor.open_partitions()
-        cases = {shard.shard_id: len(shard.due_positions()) for shard in due}
-        # Of a run in waves, shards of later waves count as done: they may not be needed.
-        done = {shard.shard_id for shard in run.intake.shards} - cases.keys()
-        taken = {shard_id for partition in open_partitions for shard_id in partition.shard_ids}
-        cut = partitions(shard_groups(run.intake), runner.partition_shards, done, taken)
-        # Partitions that an earlier process gave out are waited for first.
-        pieces = [*open_partitions, *cut]
-        return await _PartitionRunner(context, run, executor, seal, cases).judge(pieces)
+    open_partitions = await executor.open_partitions()
+    cases = {shard.shard_id: len(shard.due_positions()) for shard in due}
+    # Of a run in waves, shards of later waves count as done: they may not be needed.
+    done = {shard.shard_id for shard in run.intake.shards} - cases.keys()
+    taken = {shard_id for partition in open_partitions for shard_id in partition.shard_ids}
+    most = context.config.runner.partition_shards
+    cut = partitions(shard_groups(run.intake), most, done, taken)
+    # Partitions that an earlier process gave out are waited for first.
+    pieces = [*open_partitions, *cut]
+    return await _PartitionRunner(context, run, executor, seal, cases).judge(pieces)
 
 
 @dataclass

@@ -53,6 +53,9 @@ async def test_processes_stop_where_one_process_stops(tmp_path: Path, spread: di
     assert stop.look > 1
     assert elsewhere.summary.early_stop == stop
     same_rows(*(tables(config.store, local.run_id) for config in wanted.values()))
+    runs = await partition_runs(elsewhere.run_id)
+    clusters = {tag for run in runs for tag in run.tags if tag.startswith("dask:")}
+    assert len(clusters) == ("kind" in spread)  # one for all looks
 
 
 @pytest.fixture
