@@ -5,7 +5,7 @@
 Every text is a sentence with one thing that should be hidden, in one of the ways people write it,
 or with a decoy that should not: order numbers, dates, amounts, hashes. Some ways are written out
 (`ada at example dot com`): the rules are known to miss them, and they count as missed. So does what
-is hidden in part.
+is hidden in part. The last line is the CPU that hiding takes in conversations that hold no secret.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def measured(texts: int, seed: int = SEED) -> dict[str, dict[str, Any]]:
 
 
 def cost_ms(cases: int) -> dict[str, float]:
-    """CPU of hiding secrets, and of hiding all kinds, in a case of 6 kB with none, the least of three rounds."""
+    """The CPU, in ms, of hiding secrets and of hiding all kinds in a varied case of 6 kB: the least of three rounds."""
     read = FORMATS["native"].case
     lines = [json.dumps(record, ensure_ascii=False).encode() for record in varied_records(cases)]
     found = {}

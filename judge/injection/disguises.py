@@ -149,6 +149,9 @@ _AS_RUNS: Final = bytes(ord("x" if sign in _PIECE_SIGNS else " ") for sign in ra
 """A table that makes signs of an encoded piece `x`, and all other bytes blanks."""
 
 
+_ANYTHING: Final = QuickTest([r"\s|\S"])
+
+
 @dataclass(frozen=True, slots=True)
 class TextShape:
     """Cheap facts about a text, which say what disguises are possible at all."""
@@ -159,13 +162,17 @@ class TextShape:
     spaced: bool  # whether letters that stand apart may spell out a word
     ascii: bool
     hidden: bool  # whether it holds hidden characters
+    backwards: (
+        QuickTest  # a `backwards_test`: the text is read backwards only where it finds a word
+    )
 
     @classmethod
-    def of(cls, text: str) -> TextShape:
-        """The shape of a text as it was written."""
+    def of(cls, text: str, backwards: QuickTest = _ANYTHING) -> TextShape:
+        """The shape of a text as it was written; without `backwards`, any word counts."""
         low, is_ascii = text.lower(), text.isascii()
         is_hidden = not is_ascii and hidden_count(text) > 0
-        return cls(text, low, _long_pieces(text), _may_be_spaced(low), is_ascii, is_hidden)
+        pieces, is_spaced = _long_pieces(text), _may_be_spaced(low)
+        return cls(text, low, pieces, is_spaced, is_ascii, is_hidden, backwards)
 
     def bare(self) -> str:
         """The text as `plain` makes it."""
@@ -173,8 +180,8 @@ class TextShape:
             return _with_single_blanks(self.low)
         return plain(self.text)
 
-    def may_hold_backwards(self, words: QuickTest) -> bool:
-        """Whether the text read backwards may hold one of the words of a `backwards_test`."""
+    def holds_backwards(self) -> bool:
+        """Whether the text read backwards may hold one of the words of its `backwards` test."""
         # Read backwards, signs may join to others, or be changed otherwise.
         is_same = self.ascii or not (
             self.hidden
@@ -182,7 +189,7 @@ class TextShape:
             or _is_changed(self.text)
             or _is_changed(self.text[::-1])
         )
-        return not is_same or words.may_match_any(self.low)
+        return not is_same or self.backwards.may_match_any(self.low)
 
     def has_leet_words(self) -> bool:
         """Whether a word with digits for letters contains a stem of orders to a judge."""
@@ -243,17 +250,12 @@ def backwards_test(words: Iterable[str]) -> QuickTest:
     return QuickTest(f"[ {_RARE_BLANKS}]+".join(parts) for parts in backwards)
 
 
-def readings(shape: TextShape, reversed_words: QuickTest) -> Iterator[tuple[str, str]]:
-    """Yield what a text may say under each disguise, as (name of the disguise, normalised text).
-
-    What a text says backwards is read only where `reversed_words`, a `backwards_test`, finds one.
-    """
+def readings(shape: TextShape) -> Iterator[tuple[str, str]]:
+    """Yield what a text may say under each disguise, as (name of the disguise, normalised text)."""
     for name, (is_possible, read) in _DISGUISES.items():
-        if not is_possible(shape):
-            continue
-        if name == "reversed" and not shape.may_hold_backwards(reversed_words):
-            continue
-        if reading := read(shape.pieces if name in _OF_PIECES else shape.text):
+        if is_possible(shape) and (
+            reading := read(shape.pieces if name in _OF_PIECES else shape.text)
+        ):
             yield name, plain(reading)
 
 
@@ -312,12 +314,15 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str]
     "reversed": (
         # Known words run backwards, or the text uses another script.
         lambda shape: (
-            shape.hidden
-            or (
-                _MAYBE_REVERSED.may_match_any(shape.low)
-                and any(cue in shape.low for cue in _REVERSED_WORDS)
+            (
+                shape.hidden
+                or (
+                    _MAYBE_REVERSED.may_match_any(shape.low)
+                    and any(cue in shape.low for cue in _REVERSED_WORDS)
+                )
+                or (not shape.ascii and _FOREIGN.search(shape.low) is not None)
             )
-            or (not shape.ascii and _FOREIGN.search(shape.low) is not None)
+            and shape.holds_backwards()
         ),
         # Line by line, so that the order of lines and the anchors of patterns hold.
         lambda text: "\n".join(reversed(without_hidden(text)[::-1].split("\n"))),

@@ -192,12 +192,16 @@ def family_names(text: str, among: Sequence[AttackFamily] | None = None) -> Iter
 
 def disguise_names(text: str) -> Iterator[str]:
     """Yield the names of the disguises under which a family matches in a text."""
-    return (disguise for disguise, _ in _disguised_readings(TextShape.of(text)))
+    return (disguise for disguise, _ in _disguised_readings(_shape(text)))
+
+
+def _shape(text: str) -> TextShape:
+    return TextShape.of(text, _reversed_cues())
 
 
 def _disguised_readings(shape: TextShape) -> Iterator[tuple[str, str]]:
     """Yield each disguise under which a family matches, with what the text says under it."""
-    for disguise, reading in readings(shape, _reversed_cues()):
+    for disguise, reading in readings(shape):
         if any(matching_families(reading)):
             yield disguise, reading
 
@@ -288,7 +292,7 @@ def flags(case: Case) -> tuple[Flag, ...]:
     found = list(outside_texts(case))
     # One search over all texts together first: most cases hold no attack, and need no more.
     whole = "\n".join(dict.fromkeys([outside.text for outside in found]))
-    shape = TextShape.of(whole)
+    shape = _shape(whole)
     among, disguises = tuple(matching_families(shape.bare())), any(_disguised_readings(shape))
     if not among and not disguises and (not shape.hidden or hidden_count(whole) <= MOST_HIDDEN):
         return ()
@@ -317,7 +321,7 @@ def _text_flags(
             bare, _all_matches(bare), by_agent=outside.by_agent, hidden=is_hidden
         )
         yield from (Flag(f"{INJECTION}{name}", place, name in holding) for name in names | holding)
-    for disguise, reading in _disguised_readings(TextShape.of(text)) if disguises else ():
+    for disguise, reading in _disguised_readings(_shape(text)) if disguises else ():
         holding = holding_families(reading, _all_matches(reading), hidden=True)
         yield Flag(f"{DISGUISED}{disguise}", place, bool(holding))
     if is_hidden:

@@ -218,7 +218,7 @@ def lazy_rows(
     queries = 0
     kept: pl.DataFrame | None = None
 
-    def small(columns: list[str], predicate: pl.Expr | None) -> pl.DataFrame:
+    def of_short_span(columns: list[str], predicate: pl.Expr | None) -> pl.DataFrame:
         nonlocal queries, kept
         queries += 1
         if kept is None:
@@ -234,7 +234,7 @@ def lazy_rows(
     ) -> Iterator[pl.DataFrame]:  # polars passes columns, filter, row limit, batch size
         left = len(span) if limit is None else limit
         if 0 < len(span) <= _SMALL_ROWS:
-            yield small(columns or list(TABLES[table]), predicate).head(left)
+            yield of_short_span(columns or list(TABLES[table]), predicate).head(left)
             return
         for start in span[::_BLOCK_ROWS]:
             with connect() as con:

@@ -30,8 +30,7 @@ from assizes.tasks.reports import formatting
 WIDTH: Final = 560  # width of a chart, in pixels
 MAX_BARS: Final = 12  # bars of a chart, at most; the table beside the chart holds all rows
 
-_MAX_DRAWN: Final = 90
-"""Charts of the last reports that a server keeps; each takes some 60 kB."""
+_MAX_DRAWN: Final = 90  # charts that a server keeps, of the last reports; each takes some 60 kB
 
 _ROW: Final = 26  # height of a bar, in pixels
 _LABEL_PX: Final = 180  # width of the column of names, in pixels

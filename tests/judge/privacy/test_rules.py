@@ -147,7 +147,6 @@ def test_quick_tests_of_rules_let_through_whatever_the_rules_find():
             found = rule.pattern.search(text) is not None
             seen += found
             assert rule.can_find(text) or not found, (rule.kind, text)
-            assert rule.can_find(text) == rule.can_be_in(text, text.lower())
             looked = text.lower() if rule.folds else text
             has_needle = not rule.needles or any(needle in looked for needle in rule.needles)
             assert has_needle or not rule.can_find(text) or text.endswith("\ud800")

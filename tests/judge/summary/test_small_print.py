@@ -13,7 +13,6 @@ from assizes.judge.config.transcripts import PrivacyConfig
 from assizes.judge.engine.ensemble import Vote, reduce_votes
 from assizes.judge.injection.disguises import TextShape, readings
 from assizes.judge.injection.families import flags
-from assizes.judge.quick_test import QuickTest
 from assizes.judge.redaction.redaction import redactor
 from assizes.judge.rows import as_json, frame
 from assizes.judge.score import Metric, Scale, Score
@@ -130,7 +129,7 @@ def test_of_the_cautions_of_a_run_those_that_touch_the_comparison_are_told_again
 
 
 def read(text: str) -> dict[str, str]:
-    return dict(readings(TextShape.of(text), QuickTest([r"\s|\S"])))
+    return dict(readings(TextShape.of(text)))
 
 
 def test_a_word_spelled_out_once_is_no_disguise_and_an_order_spelled_out_is():
