@@ -16,8 +16,6 @@ from typing import Final
 import numpy as np
 import polars as pl
 from scipy import sparse  # type: ignore[import-untyped]  # it has no types
-from scipy.cluster.hierarchy import fcluster, linkage  # type: ignore[import-untyped]
-from scipy.spatial.distance import squareform  # type: ignore[import-untyped]
 
 from assizes.judge.causes.meanings import Meanings, SentenceEncoder, joint_cosines
 from assizes.judge.causes.reason_space import ReasonSpace, mean_vectors, reasons
@@ -167,6 +165,10 @@ def linked(cosines: np.ndarray, known: list[str]) -> np.ndarray:
     `cosines` are those of each reason with each other. `known` names the causes of the last reasons;
     those of one cause stay together.
     """
+    # Imported here, because they are slow to import.
+    from scipy.cluster.hierarchy import fcluster, linkage  # type: ignore[import-untyped]
+    from scipy.spatial.distance import squareform  # type: ignore[import-untyped]
+
     if cosines.shape[0] == 1:
         return np.zeros(1, dtype=np.int64)
     distances = 1 - cosines

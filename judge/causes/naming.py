@@ -10,12 +10,13 @@ from typing import Final
 
 import polars as pl
 
-from assizes.judge.causes.reason_space import EMPTY_WORDS, plain_reason, words
+from assizes.judge.causes.reason_space import empty_words, plain_reason, words
 
 _READ: Final = 200  # reasons of a cause that are read for its name
 _LONGEST: Final = 5  # words of a name
 _EMPTY_CODES: Final = frozenset({"unspecified_failure", "other"})  # codes that say nothing
-_OPEN_ENDS: Final = EMPTY_WORDS | {"no", "not", "never", "without"}  # a name ends with none of them
+_OPEN_ENDS: Final = frozenset({"no", "not", "never", "without"})
+"""Words that begin a name but end none."""
 _PER_WORD: Final = 0.12  # what a word of a name must add, as a share of the reasons
 
 
@@ -39,11 +40,11 @@ def cause_name(members: Sequence[str], others: Sequence[str], taken: Collection[
     It is a run of words of a reason. Its words stand in more reasons of the cause than in those of
     other causes; both are texts of `plain_reason`. A cause whose reasons have no words is `unnamed`.
     """
-    own, foreign = _shares(members), _shares(others)
+    own, foreign, empty = _shares(members), _shares(others), empty_words()
     worth = {
         word: share * share / (share + foreign.get(word, 0.0))
         for word, share in own.items()
-        if word not in EMPTY_WORDS
+        if word not in empty
     }
 
     def value(phrase: tuple[str, ...]) -> float:
@@ -81,11 +82,13 @@ def _shares(texts: Sequence[str]) -> dict[str, float]:
 
 
 def _phrases(text: str) -> Iterator[tuple[str, ...]]:
+    empty = empty_words()
+    open_ends = empty | _OPEN_ENDS
     for sentence in re.split(r"[.:;!?]", text):
         found = words(sentence)
         for first in range(len(found)):
             for last in range(first, min(first + _LONGEST, len(found))):
-                if found[first] not in EMPTY_WORDS and found[last] not in _OPEN_ENDS:
+                if found[first] not in empty and found[last] not in open_ends:
                     yield tuple(found[first : last + 1])
 
 

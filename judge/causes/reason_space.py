@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 from scipy import sparse  # type: ignore[import-untyped]  # it has no types
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 
 STEM: Final = 5
 """The letters of a word that also count by themselves, in words that have more."""
 
 _SAYING: Final = frozenset({"no", "not", "never", "without", "cannot", "cant", "nothing", "none"})
 _FRAME: Final = frozenset({"agent", "assistant", "customer", "user", "case", "turn", "score"})
-
-EMPTY_WORDS: Final = (ENGLISH_STOP_WORDS - _SAYING) | _FRAME
-"""Words of English that say nothing about a cause. Among few reasons their frequency does not show it."""
 
 _SEEN_TWICE_FROM: Final = 20
 """The number of reasons from which a word must stand in two of them to count."""
@@ -59,11 +56,20 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
+@cache
+def empty_words() -> frozenset[str]:
+    """Words of English that say nothing about a cause. Among few reasons their frequency does not show it."""
+    # Imported here, because scikit-learn is slow to import.
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return (ENGLISH_STOP_WORDS - _SAYING) | _FRAME
+
+
 def _terms(reason: tuple[str, str | None]) -> Iterator[str]:
     text, code = reason
-    before = ""
+    before, empty = "", empty_words()
     for word in words(text):
-        if word in EMPTY_WORDS:
+        if word in empty:
             continue
         yield word
         if len(word) > STEM:
@@ -80,6 +86,9 @@ class ReasonSpace:
 
     def __init__(self, fitted: pl.DataFrame) -> None:
         """Make the space for `reasons`."""
+        # Imported here, because scikit-learn is slow to import.
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
         self._terms: Any = TfidfVectorizer(
             analyzer=_terms,
             sublinear_tf=True,

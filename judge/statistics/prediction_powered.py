@@ -22,7 +22,6 @@ from math import sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]  # it has no types
 
 from assizes.judge.statistics.intervals import (
     CONFIDENCE,
@@ -204,6 +203,9 @@ def _as_expected(cases: LabelledCases, labels: DrawnLabels, size: int) -> _Influ
 
 def _expected(judged: Floats, labels: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """The judge's levels, and the expected label at each, which never falls from level to level."""
+    # Imported here, because scipy.optimize is slow to import.
+    from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]  # it has no types
+
     levels, places = np.unique(judged, return_inverse=True)
     heavy = np.bincount(places, weights)
     means = np.bincount(places, weights * labels) / heavy
