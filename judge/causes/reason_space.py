@@ -62,7 +62,8 @@ def empty_words() -> frozenset[str]:
     # Imported here, because scikit-learn is slow to import.
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    return (ENGLISH_STOP_WORDS - _SAYING) | _FRAME
+    found: frozenset[str] = (ENGLISH_STOP_WORDS - _SAYING) | _FRAME
+    return found
 
 
 def _terms(reason: tuple[str, str | None]) -> Iterator[str]:

@@ -26,6 +26,8 @@ LIBRARIES = (
     "duckdb",
     "polars",
     "scipy.stats",
+    "scipy.optimize",
+    "scipy.cluster.hierarchy",
     "sklearn.feature_extraction.text",
     "altair",
     "vl_convert",
