@@ -60,6 +60,7 @@ collect_ignore = [name for name, variable in _NEEDED.items() if not os.environ.g
 SELDOM = (10_000, 20, 20)
 """When the garbage collector looks for cycles: with Python's own thresholds it takes a twentieth of the CPU."""
 
+gc.disable()  # until the tests are found: most of what their modules make is kept
 pytest_plugins = ["tests.doubles.fixtures", "tests.doubles.s3", "tests.grouping"]
 
 
@@ -117,6 +118,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """What is there before the first test stays until the end: the garbage collector passes it by."""
+    gc.enable()
     gc.freeze()
     gc.set_threshold(*SELDOM)
 

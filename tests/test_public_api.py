@@ -25,14 +25,22 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 
 def test_the_package_alone_imports_nothing_heavy():
-    program = (
-        "import sys, assizes; print(sorted({'prefect', 'polars', 'litellm'} & sys.modules.keys()))"
-    )
+    assert not imported("import assizes") & {"prefect", "polars", "litellm"}
+
+
+def test_flows_start_without_what_only_some_runs_need():
+    loaded = imported("import assizes.flows.nightly, assizes; assizes.evaluate")
+    assert not loaded & {"sklearn", "scipy.stats", "scipy.optimize", "scipy.cluster", "pandas"}
+    assert "prefect" in loaded
+
+
+def imported(program: str) -> set[str]:
+    """The modules that a new interpreter has imported at the end of a program."""
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", f"{program}\nimport sys; print(*sys.modules)"],
         env={"PYTHONPATH": PYTHONPATH},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == "[]"
+    return set(done.stdout.split())
