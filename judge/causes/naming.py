@@ -15,8 +15,9 @@ from assizes.judge.causes.reason_space import empty_words, plain_reason, words
 _READ: Final = 200  # reasons of a cause that are read for its name
 _LONGEST: Final = 5  # words of a name
 _EMPTY_CODES: Final = frozenset({"unspecified_failure", "other"})  # codes that say nothing
-_OPEN_ENDS: Final = frozenset({"no", "not", "never", "without"})
-"""Words that begin a name but end none."""
+_OPEN_ENDS: Final = frozenset(
+    {"no", "not", "never", "without"}
+)  # words that begin a name but end none
 _PER_WORD: Final = 0.12  # what a word of a name must add, as a share of the reasons
 
 
@@ -83,12 +84,12 @@ def _shares(texts: Sequence[str]) -> dict[str, float]:
 
 def _phrases(text: str) -> Iterator[tuple[str, ...]]:
     empty = empty_words()
-    open_ends = empty | _OPEN_ENDS
     for sentence in re.split(r"[.:;!?]", text):
         found = words(sentence)
         for first in range(len(found)):
             for last in range(first, min(first + _LONGEST, len(found))):
-                if found[first] not in empty and found[last] not in open_ends:
+                begin, end = found[first], found[last]
+                if begin not in empty and end not in empty and end not in _OPEN_ENDS:
                     yield tuple(found[first : last + 1])
 
 
