@@ -115,7 +115,7 @@ def test_a_program_reads_rows_by_such_names(folder: Path):
 
 def test_a_folder_that_only_has_the_name_of_a_run_is_no_store(command: Command, folder: Path):
     (folder / "nightly").mkdir()
-    query = "select distinct run_id from cases"
+    query = "select distinct run_id from cases order by run_id"
     assert json.loads(command("sql", "nightly", query, "--json")) == [{"run_id": NEW}]
     done: Any = CliRunner().invoke(app, ["sql", "lake", query, "--json"])
     assert [row["run_id"] for row in json.loads(done.stdout)] == [OLD, NEW]
