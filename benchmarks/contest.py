@@ -241,17 +241,24 @@ async def _engine(contest: Contest, model: Any) -> Result:
     result = started()
     for name, cases in contest.passes():
         clock, stub_s = Clock(), getattr(model, "stub_s", 0.0)
+        size = 2 * contest.in_flight  # of a shard, as in a run
+        shards = [cases[start : start + size] for start in range(0, len(cases), size)]
         with freeze_heap():
-            found = await asyncio.gather(*(_judged(asking, bench, case) for case in cases))
-        frames = {
-            table: frame(table, [row for one in found for row in one.rows[table]])
-            for table in ("scores", "asks", "cases")
-        }
-        scored = frames["scores"].filter(status="scored", part="").height
-        result[name] = clock.result(len(cases), scored)
+            scored = await asyncio.gather(*(_shard(asking, bench, shard) for shard in shards))
+        result[name] = clock.result(len(cases), sum(scored))
         result[name]["cpu_s"] -= getattr(model, "stub_s", 0.0) - stub_s
     await asking.aclose()
     return result
+
+
+async def _shard(asking: Engine, bench: JudgePanel, cases: Iterable[Case]) -> int:
+    """Judge the cases of a shard and make its rows; returns the headline scores."""
+    found = await asyncio.gather(*(_judged(asking, bench, case) for case in cases))
+    frames = {
+        table: frame(table, [row for one in found for row in one.rows[table]])
+        for table in ("scores", "asks", "cases")
+    }
+    return frames["scores"].filter(status="scored", part="").height
 
 
 async def _judged(asking: Engine, bench: JudgePanel, case: Case) -> Any:
@@ -289,7 +296,7 @@ async def steps(contest: Contest) -> Result:
                     lambda shard=shard: judge_shard.fn(room, planned.run_id, shard)
                     for shard in planned.intake.shards
                 ]
-                await pooled(config.runner.shards_in_flight, jobs)
+                await pooled(config.shards_at_once, jobs)
                 ended, summary = await summarise_run.fn(room, planned, has_lost_shards=False)
             against = await compare_with_baseline.fn(room, ended)
             await publish_report.fn(room, ended, summary, against.comparison)

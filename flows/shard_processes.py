@@ -70,7 +70,6 @@ async def judge_in_processes(
     # Its session is the first: a stop that is written from now on holds for every process.
     await asyncio.to_thread(context.ledger_for, run.run_id)
     log.info("%d processes judge the shards of run %s", count, run.run_id)
-    at_once = max(context.config.runner.shards_in_flight, SHARDS_EACH * count)
     async with _open_processes(context, run.run_id, count, len(due)) as processes:
 
         async def judge(_context: RunContext, run_id: str, shard: Shard) -> Exception | str | None:
@@ -81,7 +80,7 @@ async def judge_in_processes(
             state: State[Any] = await work
             return await shard_fault(state)
 
-        return await judge_locally(context, run.run_id, due, judge, at_once)
+        return await judge_locally(context, run.run_id, due, judge, processes.shards_at_once)
 
 
 @asynccontextmanager
@@ -109,8 +108,11 @@ class _ShardProcesses:
         if not _divides_rates(context.config.limits):
             self._own = self._places[0] = OwnProcess(context, run_id)
             self._slots = [sum(self._shares), *([0] * (count - 1))]
-        at_once = max(context.config.runner.shards_in_flight, SHARDS_EACH * count)
-        self._each = -(-at_once // count)  # the most shards that a process has
+        config = context.config
+        # Cut for this run, shards are as small as they can be: which process takes the last ones
+        # is then decided late.
+        self._cases = config.shard_size if config.runner.shard_size is None else None
+        self._each = max(SHARDS_EACH, -(-config.runner.shards_in_flight // count))
         self._unbegun = shards
         self._seen: set[str] = set()  # ids of the shards that were begun
         self._given_up: set[int] = set()  # places whose calls in flight went to others
@@ -159,14 +161,24 @@ class _ShardProcesses:
             free = [
                 process
                 for process, slots in zip(self._places, self._slots, strict=True)
-                if process is not None and slots and process.is_ready and not process.is_gone
+                if process is not None and process.is_ready and not process.is_gone
+                if len(process.shards) < self._most_shards(slots)
             ]
-            if free and len((best := min(free, key=lambda each: len(each.shards))).shards) < (
-                self._each
-            ):
-                return best
+            if free:
+                return min(free, key=lambda each: len(each.shards))
             self._change.clear()
             await self._change.wait()
+
+    def _most_shards(self, slots: int) -> int:
+        """The most shards of a process that may make so many calls at once."""
+        if not slots:
+            return 0
+        return self._each if self._cases is None else SHARDS_EACH + slots // self._cases
+
+    @property
+    def shards_at_once(self) -> int:
+        """The most shards of all processes."""
+        return sum(map(self._most_shards, self._shares))
 
     async def _open(self, place: int, process: OtherProcess) -> None:
         """Give a process that has started its share of the calls in flight, as they become free."""

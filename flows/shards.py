@@ -68,13 +68,13 @@ async def judge_locally(
 ) -> ShardFailures:
     """Judge shards in this process, `at_once` at a time; returns the failures.
 
-    The default of `at_once` is `[runner] shards_in_flight`.
+    The default of `at_once` is that of the configuration.
     Without a `judge`, each shard is judged by a Prefect task run. Cancelling this call cancels the tasks and waits for them.
     """
     judge = judge or _try_shard
     failures = ShardFailures()
     waiting = list(reversed(due))  # `pop` takes from the end
-    most = at_once or context.config.runner.shards_in_flight
+    most = at_once or context.config.shards_at_once
     pending: set[asyncio.Task[Exception | str | None]] = set()
     try:
         while pending or (waiting and failures.stop is None):

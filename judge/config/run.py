@@ -18,7 +18,7 @@ from assizes.judge.config import ConfigTable, StorageOptions, gates, publishing
 from assizes.judge.config.causes import CausesConfig
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.notify import NotifyConfig
-from assizes.judge.config.runner import RunnerConfig
+from assizes.judge.config.runner import MAX_SHARD_SIZE, MIN_SHARD_SIZE, RunnerConfig
 from assizes.judge.config.sampling import SamplingConfig, sampling_fault
 from assizes.judge.config.transcripts import (
     GroundTruthConfig,
@@ -229,8 +229,26 @@ class RunConfig(ConfigTable):
     @property
     def shard_size(self) -> int:
         """The number of cases in a shard."""
-        # Twice the calls in flight keeps the cost of orchestration under 2 %.
-        return self.runner.shard_size or max(20, 2 * self.limits.max_in_flight)
+        runner, slots = self.runner, self.limits.max_in_flight
+        if runner.shard_size is not None:
+            return runner.shard_size
+        if runner.kind != "local":
+            return max(MIN_SHARD_SIZE, 2 * slots)
+        # Twice the calls in flight of a process keeps the cost of orchestration under 2 %. Larger
+        # ones are read for long before the first call, and leave processes idle at the end.
+        wanted = 2 * slots if runner.processes == 1 else slots
+        return max(MIN_SHARD_SIZE, min(wanted, MAX_SHARD_SIZE))
+
+    @property
+    def shards_at_once(self) -> int:
+        """The number of shards that one process judges at once."""
+        runner = self.runner
+        if runner.shard_size is not None:
+            return runner.shards_in_flight
+        # So many shards hold the cases of `shards_in_flight` shards of twice the calls in flight.
+        return runner.shards_in_flight * max(
+            1, -(-2 * self.limits.max_in_flight // self.shard_size)
+        )
 
     def result_settings(self) -> dict[str, Any]:
         """The settings that can change a result; places to write to and limits on speed cannot."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
 from assizes.judge.config import ConfigTable
 from assizes.judge.config.bedrock import BedrockConfig
 from assizes.judge.config.vertex import VertexConfig
+
+MIN_SHARD_SIZE: Final = 20
+"""The fewest cases of a shard where `shard_size` is not set: each shard is a task run of Prefect."""
+
+MAX_SHARD_SIZE: Final = 256
+"""The most, with `kind = "local"`: a shard is read before its first call is made."""
 
 
 class RunnerConfig(ConfigTable):
@@ -51,10 +57,14 @@ class RunnerConfig(ConfigTable):
         default=None,
         ge=1,
         description="The number of cases in one shard, which is one Prefect task. Not set: twice "
-        "`limits.max_in_flight`, and at least 20.",
+        '`limits.max_in_flight`, and at least 20; with `kind = "local"` at most 256, and with several '
+        "`processes` no more than `limits.max_in_flight`.",
     )
     shards_in_flight: int = Field(
-        default=3, ge=1, description="The number of shards that are judged at once."
+        default=3,
+        ge=1,
+        description="The number of shards that are judged at once. Where `shard_size` is not set and "
+        "shards hold less than twice `limits.max_in_flight`, there are more, with as many cases.",
     )
     batch: bool = Field(
         default=False,

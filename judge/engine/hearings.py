@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from assizes.judge.case import Case
 from assizes.judge.config.judging import LimitsConfig
@@ -17,6 +17,7 @@ from assizes.judge.engine.asking import CallControls, ModelCaller
 from assizes.judge.engine.attempts import AskOutcome, Backoff
 from assizes.judge.engine.call_gates import BreakerPolicy, BudgetGate, CircuitBreaker
 from assizes.judge.engine.ensemble_hearing import EnsembleModels, gather_all, hear_ensemble, members
+from assizes.judge.engine.hearing_gate import HearingGate
 from assizes.judge.engine.ledger import CachedReply, Ledger, OpenLedger, ReplyCache, RequestLocks
 from assizes.judge.engine.limits.limits import Leases, Limiter
 from assizes.judge.errors import ModelError, NotAsked
@@ -33,13 +34,6 @@ from assizes.judge.protocol import (
     Question,
     SqlRunner,
 )
-
-HEARINGS_PER_SLOT: Final = 2
-"""Number of hearings that may be open for each call that may be in flight.
-
-All other hearings wait unopened: prompts take memory, and making the prompts of a whole shard at
-once would delay the handling of replies.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +83,8 @@ class Engine:
             id(each): ModelCaller(each, CircuitBreaker(policy), controls)
             for each in (model, *members(self._own_models.values()))
         }
-        self._hearings = asyncio.Semaphore(HEARINGS_PER_SLOT * limits.max_in_flight)
+        self._gate = HearingGate(self.limiter)
+        self.limiter.on_start = self._gate.look
         self._in_flight: dict[str, asyncio.Future[AskOutcome]] = {}  # cache key -> ask in flight
         # asyncio holds tasks weakly: without this set an unfinished write could be collected.
         self._cache_writes: set[asyncio.Task[None]] = set()
@@ -122,10 +117,13 @@ class Engine:
         """
         own = self._own_models.get(judge.name, self._model)
         hear = partial(self._hear_with_model, judge, case, [] if answered is None else answered)
-        async with self._hearings:
+        await self._gate.enter()
+        try:
             if not isinstance(own, EnsembleModels):
                 return await hear(own, 0)
             return await hear_ensemble(own, judge, case, hear)
+        finally:
+            self._gate.leave()
 
     async def _hear_with_model(
         self, judge: Judge, case: Case, answered: list[AskRecord], model: Model, sample: int
@@ -168,9 +166,8 @@ class Engine:
 
     def resize(self, max_in_flight: int) -> None:
         """Make at most so many calls at once from now on; calls in flight go on."""
-        for _ in range(HEARINGS_PER_SLOT * (max_in_flight - self.limiter.size)):  # none: it shrinks
-            self._hearings.release()
         self.limiter.resize(max_in_flight)
+        self._gate.look()
 
     def stop(self, code: str, why: str) -> None:
         """Ask no model any more.

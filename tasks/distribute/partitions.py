@@ -154,7 +154,9 @@ def partition_config(config: RunConfig) -> RunConfig:
     """
     ledger = str(Path(config.limits.ledger).absolute())
     update: dict[str, Any] = {
-        "runner": config.runner.model_copy(update={"kind": "local"}),
+        "runner": config.runner.model_copy(
+            update={"kind": "local", "shard_size": config.shard_size}  # as the plan was cut
+        ),
         "limits": config.limits.model_copy(update={"ledger": ledger}),
     }
     for name in ("store", "cache", "report"):

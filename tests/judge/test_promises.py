@@ -169,6 +169,24 @@ def test_a_shard_keeps_the_slots_busy_unless_its_size_is_given(runner, size):
     assert config(limits={"max_in_flight": 2}, runner=runner).shard_size == min(size, 20)
 
 
+@pytest.mark.parametrize(
+    ("slots", "runner", "size", "at_once"),
+    [
+        (64, {}, 128, 3),
+        (512, {}, 256, 12),  # as many cases as three shards of 1,024
+        (512, {"kind": "workers"}, 1024, 3),
+        (64, {"processes": "auto"}, 64, 6),
+        (512, {"processes": 2, "shards_in_flight": 2}, 256, 8),
+        (512, {"shard_size": 1024, "shards_in_flight": 2}, 1024, 2),
+    ],
+)
+def test_shards_are_small_enough_to_be_spread_and_enough_of_them_are_judged_at_once(
+    slots, runner, size, at_once
+):
+    given = config(limits={"max_in_flight": slots}, runner=runner)
+    assert (given.shard_size, given.shards_at_once) == (size, at_once)
+
+
 def test_what_can_change_a_result_counts_and_what_is_at_its_default_does_not():
     plain, hidden = config(), config(privacy={"redact": ["email"]})
     assert "privacy" not in plain.result_settings()

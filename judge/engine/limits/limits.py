@@ -50,6 +50,9 @@ class FairQueue:
         self._order: deque[QueuedCall] = deque()  # all calls but retries, in order of arrival
         self._last = ""  # the group that was served last
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def __bool__(self) -> bool:
         return self._trim_retries() or self._trim(self._order)
 
@@ -259,6 +262,7 @@ class Limiter:
         self.size = limits.max_in_flight  # slots
         self.in_flight = 0  # slots in use
         self.peak = 0  # the highest `in_flight` so far
+        self.on_start: Callable[[], None] = lambda: None  # called when a call has left the queue
         self._limits = limits
         self._leases = leases
         self._model_limiters: dict[str, _ModelLimiter] = {}  # by name of the model
@@ -310,6 +314,11 @@ class Limiter:
             self._start_smoother.note_end(loop.time() - began)
             self._release_slot()
 
+    @property
+    def waiting(self) -> int:
+        """The number of calls that wait for their permits."""
+        return sum(len(limiter.queue) for limiter in self._model_limiters.values())
+
     def resize(self, size: int) -> None:
         """Change the number of slots; calls in flight above a smaller number go on."""
         self.size = self._start_smoother.size = size
@@ -336,6 +345,7 @@ class Limiter:
             self.in_flight += 1
             self.peak = max(self.peak, self.in_flight)
             call.permit_future.set_result(permit)
+            self.on_start()
 
     def _set_timer(self, at: float) -> None:
         """Set the timer to that time, unless it fires earlier anyway."""

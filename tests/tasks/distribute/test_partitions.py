@@ -93,7 +93,8 @@ def test_a_partition_is_judged_where_the_files_of_the_run_are(tmp_path: Path, mo
     assert told.cache.uri == str(tmp_path / "kept")
     assert told.limits.ledger == str(tmp_path / "own.db")
     assert told.store.uri == str(tmp_path / "l")
-    assert told.runner.kind == "local"
+    assert (told.runner.kind, told.shard_size) == ("local", given.shard_size)
+    assert told.shards_at_once == 3, "of the size that the plan was cut in, not of a smaller one"
     assert told.config_hash() == given.config_hash()
 
 
