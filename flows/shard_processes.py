@@ -32,7 +32,7 @@ from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.errors import AssizesError, ConfigurationError, Halted, Inconclusive, OverBudget
 from assizes.tasks.commit_shard import JudgedShard, judge_and_commit_shard
 from assizes.tasks.context.run_context import PlannedRun, RunContext
-from assizes.tasks.distribute.processes import divided_limits, shares
+from assizes.tasks.distribute.processes import divided_limits, shards_of_process, shares
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.spending.ledger import stop_line
 
@@ -46,9 +46,6 @@ CLOSE_S: Final = 120.0
 
 KILLED_S: Final = 5.0
 """Seconds that are waited for the end of a process that was killed."""
-
-SHARDS_EACH: Final = 2
-"""Shards that each process has at once, at least: while one ends, the next keeps the slots full."""
 
 DRAIN_S: Final = 0.05
 """Seconds between two looks at the calls in flight that a process leaves to another."""
@@ -108,11 +105,6 @@ class _ShardProcesses:
         if not _divides_rates(context.config.limits):
             self._own = self._places[0] = OwnProcess(context, run_id)
             self._slots = [sum(self._shares), *([0] * (count - 1))]
-        config = context.config
-        # Cut for this run, shards are as small as they can be: which process takes the last ones
-        # is then decided late.
-        self._cases = config.shard_size if config.runner.shard_size is None else None
-        self._each = max(SHARDS_EACH, -(-config.runner.shards_in_flight // count))
         self._unbegun = shards
         self._seen: set[str] = set()  # ids of the shards that were begun
         self._given_up: set[int] = set()  # places whose calls in flight went to others
@@ -162,23 +154,21 @@ class _ShardProcesses:
                 process
                 for process, slots in zip(self._places, self._slots, strict=True)
                 if process is not None and process.is_ready and not process.is_gone
-                if len(process.shards) < self._most_shards(slots)
+                if len(process.shards) < self._shards_each(slots)
             ]
             if free:
                 return min(free, key=lambda each: len(each.shards))
             self._change.clear()
             await self._change.wait()
 
-    def _most_shards(self, slots: int) -> int:
-        """The most shards of a process that may make so many calls at once."""
-        if not slots:
-            return 0
-        return self._each if self._cases is None else SHARDS_EACH + slots // self._cases
+    def _shards_each(self, slots: int) -> int:
+        """The number of shards of a process that may make so many calls at once."""
+        return shards_of_process(self._context.config, len(self._places), slots)
 
     @property
     def shards_at_once(self) -> int:
-        """The most shards of all processes."""
-        return sum(map(self._most_shards, self._shares))
+        """The number of shards that all processes together judge at once."""
+        return sum(map(self._shards_each, self._shares))
 
     async def _open(self, place: int, process: OtherProcess) -> None:
         """Give a process that has started its share of the calls in flight, as they become free."""

@@ -241,7 +241,7 @@ class RunConfig(ConfigTable):
 
     @property
     def shards_at_once(self) -> int:
-        """The number of shards that one process judges at once."""
+        """The number of shards that are judged at once where one process judges alone."""
         runner = self.runner
         if runner.shard_size is not None:
             return runner.shards_in_flight

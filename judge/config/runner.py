@@ -64,7 +64,8 @@ class RunnerConfig(ConfigTable):
         default=3,
         ge=1,
         description="The number of shards that are judged at once. Where `shard_size` is not set and "
-        "shards hold less than twice `limits.max_in_flight`, there are more, with as many cases.",
+        "shards hold less than twice `limits.max_in_flight`, there are more, with as many cases. "
+        "With several `processes`, each has its part of this number, and more where its calls need it.",
     )
     batch: bool = Field(
         default=False,

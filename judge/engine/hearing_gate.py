@@ -13,18 +13,18 @@ HEARINGS_PER_SLOT: Final = 2
 """The most hearings that are open for each call that may be in flight."""
 
 SLOTS_PER_WAITING_CALL: Final = 4
-"""No hearing begins while more than a call for so many slots waits: prompts take memory."""
+"""No hearing begins while one call waits for every four slots, or more: prompts take memory."""
 
 MIN_WAITING_CALLS: Final = 8
-"""The calls that may wait where there are few slots, so that none stays empty."""
+"""The number of calls that may wait however few slots there are, so that no slot stays empty."""
 
 
 @dataclass(slots=True, eq=False)
 class HearingGate:
     """Lets hearings begin in the order in which they come, as slots for their calls are near.
 
-    One begins in a turn of the event loop, and where slots are empty, one for each that ends: making
-    the prompts of a whole shard at once would delay the first call, and replies that have come.
+    At most one begins in a turn of the event loop; where slots are empty, each hearing that ends lets
+    in one more. Prompts of a whole shard, made at once, would delay the first call and later replies.
     """
 
     _limiter: Limiter
@@ -33,7 +33,7 @@ class HearingGate:
     _waiting: deque[asyncio.Future[None]] = field(default_factory=deque, init=False)
 
     async def enter(self) -> None:
-        """Wait until a hearing may begin; each ends with `leave`."""
+        """Wait until a hearing may begin; who was let in calls `leave` when the hearing has ended."""
         if not self._waiting and self._may_begin(1):
             self._begin()
             return
@@ -57,7 +57,7 @@ class HearingGate:
         self._let_in(1)
 
     def _let_in(self, most: int) -> None:
-        """Let hearings begin, until so many have in this turn."""
+        """Let hearings begin until `most` of them have begun in this turn of the event loop."""
         while self._waiting and self._may_begin(most):
             turn = self._waiting.popleft()
             if not turn.cancelled():

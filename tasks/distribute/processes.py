@@ -15,6 +15,9 @@ MIN_CASES: Final = 1000
 MIN_IN_FLIGHT: Final = 32
 """Calls in flight that each process must have under `processes = "auto"`: fewer wait, not compute."""
 
+SHARDS_EACH: Final = 2
+"""Shards that each process has at once, at least: while one ends, the next keeps the slots full."""
+
 _CGROUP_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 """Where Linux says how much processor time a container may take: microseconds, and of how many."""
 
@@ -34,6 +37,20 @@ def process_count(config: RunConfig, cases: int) -> int:
     if limits.shared is None and limits.requests_per_minute is not None:
         wanted = min(wanted, limits.requests_per_minute)
     return max(1, min(wanted, limits.max_in_flight))
+
+
+def shards_of_process(config: RunConfig, count: int, slots: int) -> int:
+    """The number of shards that one of `count` processes has at once when it may make `slots` calls.
+
+    A process has no more of them than its calls need: which one takes the last shards of a run is
+    then decided late, and no process is idle while another still has several.
+    """
+    if not slots:
+        return 0
+    least = max(SHARDS_EACH, -(-config.runner.shards_in_flight // count))
+    if config.runner.shard_size is not None:
+        return least
+    return max(least, SHARDS_EACH + slots // config.shard_size)
 
 
 def usable_cores(quota: Path = _CGROUP_QUOTA) -> int:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from assizes.judge.engine.hearing_gate import HEARINGS_PER_SLOT, SLOTS_PER_WAITING_CALL
+import pytest
+
+from assizes.judge.config.judging import LimitsConfig
+from assizes.judge.engine.hearing_gate import (
+    HEARINGS_PER_SLOT,
+    SLOTS_PER_WAITING_CALL,
+    HearingGate,
+)
+from assizes.judge.engine.limits.limits import Limiter
 from assizes.judge.models.model import Completion, ScriptedModel
 from assizes.judge.protocol import NO_SQL_RUNNER, Query, look_up
 from tests.judge.engine.levels import CASE, Asking, engine, priced
@@ -88,7 +96,8 @@ async def test_hearings_that_wait_for_something_else_keep_no_slot_empty():
     asking = engine(model, max_in_flight=SLOTS, means={"sql_runner": queries})
 
     looking = [asyncio.create_task(asking.hear(Looking(["q"]), CASE)) for _ in range(SLOTS)]
-    await asyncio.gather(*(asking.hear(plain, CASE) for _ in range(10)))
+    others = asyncio.gather(*(asking.hear(plain, CASE) for _ in range(10)))
+    await asyncio.wait_for(others, 20)
     assert not any(task.done() for task in looking)
 
     queries.go.set()
@@ -108,7 +117,44 @@ async def test_a_hearing_that_is_cancelled_while_it_waits_leaves_its_place_to_th
     ended = [one for one in heard if not isinstance(one, asyncio.CancelledError)]
     assert 18 <= len(ended) < 30
     assert all(one.scores[0].raw == 2 for one in ended)
-    assert (await asking.hear(judge, CASE)).scores[0].raw == 2
+    last = await asyncio.wait_for(asking.hear(judge, CASE), 20)
+    assert last.scores[0].raw == 2
+
+
+async def test_where_slots_are_empty_as_many_hearings_begin_in_a_turn_as_have_ended_in_it():
+    slots, ended = 4, 3
+    gate = HearingGate(Limiter(LimitsConfig(max_in_flight=slots)))
+    for _ in range(HEARINGS_PER_SLOT * slots):
+        await gate.enter()
+        await asyncio.sleep(0)
+    waiting = [asyncio.create_task(gate.enter()) for _ in range(slots)]
+    await asyncio.sleep(0)
+    for _ in range(ended):
+        gate.leave()
+    await asyncio.sleep(0)
+
+    assert sum(task.done() for task in waiting) == ended
+    waiting.pop().cancel()
+
+
+async def test_a_hearing_that_is_cancelled_just_as_it_is_let_in_takes_no_place():
+    gate = HearingGate(Limiter(LimitsConfig(max_in_flight=1)))
+    for _ in range(HEARINGS_PER_SLOT):
+        await gate.enter()
+        await asyncio.sleep(0)
+    waiting = asyncio.create_task(gate.enter())
+    await asyncio.sleep(0)
+    gate.leave()  # lets it in
+    waiting.cancel()  # before it could go on
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+    await asyncio.wait_for(gate.enter(), 5)
+    waiting = asyncio.create_task(gate.enter())
+    await asyncio.sleep(0)
+    waiting.cancel()  # while it waited: no place becomes free by that
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(gate.enter(), 0.05)
 
 
 async def test_more_hearings_begin_when_more_calls_may_be_made():

@@ -17,6 +17,7 @@ from assizes.tasks.distribute.processes import (
     MIN_IN_FLIGHT,
     divided_limits,
     process_count,
+    shards_of_process,
     usable_cores,
 )
 
@@ -102,3 +103,21 @@ def test_the_quota_of_a_container_counts(tmp_path: Path):
     for text, wanted in (("50000 100000", 1), ("100000 100000", 1), ("max 100000", cores)):
         quota.write_text(text, "ascii")
         assert usable_cores(quota) == wanted
+
+
+@pytest.mark.parametrize(
+    ("runner", "slots", "shards"),
+    [
+        ({}, 0, 0),
+        ({}, 256, 3),
+        ({}, 512, 4),  # the process of the run, before the other has started
+        ({"shards_in_flight": 12}, 256, 6),  # a setting is not lost
+        ({"shard_size": 1024}, 256, 2),
+        ({"shard_size": 1024, "shards_in_flight": 9}, 256, 5),
+    ],
+)
+def test_a_process_has_the_shards_that_its_calls_need_and_its_part_of_those_asked_for(
+    runner: dict[str, Any], slots: int, shards: int
+):
+    given = config({"processes": 2, **runner}, max_in_flight=512)
+    assert shards_of_process(given, 2, slots) == shards
