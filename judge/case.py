@@ -6,9 +6,10 @@ import hashlib
 import statistics
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from assizes.judge.case_probe import MOST_PROBES, StateProbe
 
@@ -377,8 +378,8 @@ class Case(_CaseModel):
     def content_hash(self) -> str:
         """The first 32 hex digits of the SHA-256 over everything that a judge may look at."""
         # Defaults are left out, so that a field added to the models later changes no old hash.
-        body = self.model_dump_json(exclude=_NOT_HASHED, exclude_defaults=True)
-        return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        body = _as_json().dump_json(self, exclude=_NOT_HASHED, exclude_defaults=True)
+        return hashlib.sha256(body).hexdigest()[:32]
 
     @property
     def is_written(self) -> bool:
@@ -394,3 +395,8 @@ class Case(_CaseModel):
         if declared:
             return frozenset(tool.name for tool in declared if tool.writes)
         return frozenset(call.name for call in self.expected.tool_calls or ())
+
+
+@lru_cache(maxsize=1)
+def _as_json() -> TypeAdapter[Case]:
+    return TypeAdapter(Case)

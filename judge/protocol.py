@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import itertools
 import json
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,15 +28,31 @@ SHORTEST_ID: Final = 6
 """Digits of a reply id in all but a few prompts: small models cannot repeat a long one."""
 
 
-def unused_id(text: str) -> str:
-    """At least 6 decimal digits derived from a text by SHA-256, which the text does not contain."""
-    data = text.encode("utf-8", "surrogatepass")
-    draws = (hashlib.sha256(data + b"again" * times).hexdigest() for times in itertools.count())
-    # A text can hold every number of 6 digits, as an attack: each further draw is a digit longer.
-    candidates = (
-        str(int(drawn, 16))[-digits:] for digits, drawn in enumerate(draws, start=SHORTEST_ID)
-    )
-    return next(candidate for candidate in candidates if candidate not in text)
+def texts_digest(texts: Sequence[str], more: bytes = b"") -> str:
+    """The SHA-256 over texts joined by NUL, and `more` after them, as 64 hex digits."""
+    first, *others = texts
+    running = _begun_hash(first).copy()  # the first text is equal over a run, and long
+    running.update("".join(f"\x00{text}" for text in others).encode("utf-8", "surrogatepass"))
+    running.update(more)
+    return running.hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _begun_hash(text: str) -> hashlib._Hash:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+
+
+def unused_id(texts: Sequence[str], digest: str) -> str:
+    """At least 6 decimal digits that none of the texts contains; they follow from the texts.
+
+    `digest` is the `texts_digest` of the texts.
+    """
+    digits, more = SHORTEST_ID, b""
+    while any((drawn := str(int(digest, 16))[-digits:]) in text for text in texts):
+        # A text can hold every number of 6 digits, as an attack: each further draw is a digit longer.
+        digits, more = digits + 1, more + b"again"
+        digest = texts_digest(texts, more)
+    return drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +82,14 @@ class Ask(Generic[T]):
     @cached_property
     def prompt_hash(self) -> str:
         """The first 32 hex digits of the SHA-256 over both messages and the reply schema."""
-        return hashlib.sha256(self._text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return self._digest[:32]
 
     @cached_property
     def reply_id(self) -> str:
         """The id that the model must repeat, and that closes the data of the prompt."""
         # No text of the prompt contains it: a delimiter that lacks it is forged, an object an echo.
         # It follows from the prompt, so it stays the same for replies that are cached.
-        return unused_id(self._text)
+        return unused_id(self._texts, self._digest)
 
     def repeated_id(self, reply_text: str) -> str:
         """The id that a reply has to repeat which this version, or an earlier one, asked for."""
@@ -93,8 +108,12 @@ class Ask(Generic[T]):
         return replace(self, reply=self.offline_reply) if self.offline_reply else self
 
     @cached_property
-    def _text(self) -> str:
-        return "\x00".join((self.prompt.system, self.prompt.user, _schema_text(self.reply)))
+    def _digest(self) -> str:
+        return texts_digest(self._texts)
+
+    @property
+    def _texts(self) -> tuple[str, str, str]:
+        return self.prompt.system, self.prompt.user, _schema_text(self.reply)
 
 
 @lru_cache(maxsize=256)  # few reply models, many asks

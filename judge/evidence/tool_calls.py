@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -162,10 +162,9 @@ def lacks_tool_trace(case: Case) -> bool:
     return bool(case.metadata.get(NO_TOOL_TRACE) and expected)
 
 
-def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
-    """The agent's calls in order, each with its result."""
+def made_calls(transcript: Transcript) -> Iterator[MadeCall]:
+    """Yield the agent's calls in order, each with its result."""
     by_id = transcript.results()
-    made: list[MadeCall] = []
     for index, turn in enumerate(transcript.turns):
         if turn.role != "assistant" or not turn.tool_calls:
             continue
@@ -181,8 +180,7 @@ def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
             named = None if call.id is None else known.get(call.id)
             result = named or unnamed.get(place)
             prevented = result is not None and is_outage(result.content, is_error=result.is_error)
-            made.append(MadeCall(index, call, result, prevented))
-    return tuple(made)
+            yield MadeCall(index, call, result, prevented)
 
 
 def has_expected_call(case: Case) -> bool:
@@ -195,7 +193,7 @@ def has_expected_call(case: Case) -> bool:
 
 def tool_evidence(case: Case) -> ToolEvidence:
     """Compare the tool calls of a case with its expected calls."""
-    made = made_calls(case.transcript)
+    made = tuple(made_calls(case.transcript))
     called = tuple(call for call in made if not call.has_failed)  # a failed call has done nothing
     # What was recorded nowhere is not known to be missing.
     expected = None if lacks_tool_trace(case) else case.expected.tool_calls
@@ -264,7 +262,7 @@ def _matches(
     Calls that succeeded come first, and of these the ones with the expected arguments.
     """
     matches: dict[int, CallMatch] = {}
-    for is_prevented in (False, True):
+    for is_prevented in sorted({made.is_prevented for made in tried}):
         options = {
             index: [
                 _call_match(call, made, place, exact=exact)

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -369,6 +370,7 @@ def _align_findings(
     return _AlignedFindings(in_order, doubled, tuple(ignored))
 
 
+@lru_cache(maxsize=256)  # looked for in a reply's doubts, and again for its scores
 def _statement_key(text: str) -> str:
     # The model copies what its prompt showed, with look-alikes of delimiters broken.
     return " ".join(neutralise(text).casefold().split()).strip(" .\"'")

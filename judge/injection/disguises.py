@@ -16,6 +16,7 @@ import unicodedata
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from assizes.judge.quick_test import QuickTest, has_surrogates
@@ -99,6 +100,7 @@ _LOOKALIKES: Final = str.maketrans(
     "асеорхуіјѕһԁтмквнαορεικντυχ", "aceopxyijshdtmkbhaopeikvtux"
 )  # these look-alikes are here on purpose
 
+_SIGMA: Final = "\u03a3"  # the only letter whose lower case depends on where it stands
 _FOREIGN: Final = re.compile(r"[^\W\d_\x00-\x7f]")  # a letter beyond ASCII
 _GREEK_OR_CYRILLIC: Final = QuickTest(["[\u0370-\u04ff]"])
 _STEMS: Final = (
@@ -152,7 +154,7 @@ _AS_RUNS: Final = bytes(ord("x" if sign in _PIECE_SIGNS else " ") for sign in ra
 _ANYTHING: Final = QuickTest([r"\s|\S"])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TextShape:
     """Cheap facts about a text, which say what disguises are possible at all."""
 
@@ -174,22 +176,40 @@ class TextShape:
         pieces, is_spaced = _long_pieces(text), _may_be_spaced(low)
         return cls(text, low, pieces, is_spaced, is_ascii, is_hidden, backwards)
 
+    @cached_property
+    def is_changed(self) -> bool:
+        """Whether NFKC changes the text."""
+        return _is_changed(self.text)
+
+    @cached_property
     def bare(self) -> str:
         """The text as `plain` makes it."""
-        if self.ascii or not (self.hidden or _is_changed(self.text)):
+        if self.ascii or not (self.hidden or self.is_changed):
             return _with_single_blanks(self.low)
         return plain(self.text)
 
-    def holds_backwards(self) -> bool:
-        """Whether the text read backwards may hold one of the words of its `backwards` test."""
-        # Read backwards, signs may join to others, or be changed otherwise.
-        is_same = self.ascii or not (
+    @cached_property
+    def has_same_signs_backwards(self) -> bool:
+        """Whether `plain` makes the same signs of the text when it is read backwards."""
+        # Read backwards, signs may join to others, or be changed otherwise; a sigma is written
+        # another way at the end of a word.
+        return self.ascii or not (
             self.hidden
             or len(self.low) != len(self.text)
-            or _is_changed(self.text)
+            or _SIGMA in self.text
+            or self.is_changed
             or _is_changed(self.text[::-1])
         )
-        return not is_same or self.backwards.may_match_any(self.low)
+
+    def holds_backwards(self) -> bool:
+        """Whether the text read backwards may hold one of the words of its `backwards` test."""
+        return not self.has_same_signs_backwards or self.backwards.may_match_any(self.low)
+
+    def bare_backwards(self) -> str:
+        """The text read backwards, as `plain` makes it; an empty text if there is nothing."""
+        if self.has_same_signs_backwards:
+            return _lines_backwards(self.bare)
+        return plain(_lines_backwards(without_hidden(self.text)))
 
     def has_leet_words(self) -> bool:
         """Whether a word with digits for letters contains a stem of orders to a judge."""
@@ -239,9 +259,11 @@ def _with_single_blanks(low: str) -> str:
     """The text with one space for each run of blanks, and none at the ends of a line."""
     if _MAYBE_RARE_BLANKS.may_match_any(low):
         return "\n".join([" ".join(line.split()) for line in low.split("\n")])
+    # Lines first: most runs of blanks indent a line, as in JSON, and go at once.
+    low = "\n".join(map(str.strip, low.split("\n")))
     while "  " in low:
         low = low.replace("  ", " ")
-    return low.replace(" \n", "\n").replace("\n ", "\n").strip(" ")
+    return low
 
 
 def backwards_test(words: Iterable[str]) -> QuickTest:
@@ -253,13 +275,16 @@ def backwards_test(words: Iterable[str]) -> QuickTest:
 def readings(shape: TextShape) -> Iterator[tuple[str, str]]:
     """Yield what a text may say under each disguise, as (name of the disguise, normalised text)."""
     for name, (is_possible, read) in _DISGUISES.items():
-        if is_possible(shape) and (
-            reading := read(shape.pieces if name in _OF_PIECES else shape.text)
-        ):
-            yield name, plain(reading)
+        if is_possible(shape) and (reading := read(shape)):
+            yield name, reading
 
 
-def _decode_pieces(text: str, pattern: re.Pattern[str], decode: Callable[[str], bytes]) -> str:
+def _lines_backwards(text: str) -> str:
+    """Each line read backwards: the order of lines stays, so that the anchors of patterns hold."""
+    return "\n".join(reversed(text[::-1].split("\n")))
+
+
+def _decoded(text: str, pattern: re.Pattern[str], decode: Callable[[str], bytes]) -> str:
     texts = []
     for piece in itertools.islice(pattern.finditer(text), MAX_DECODED):
         try:
@@ -268,7 +293,7 @@ def _decode_pieces(text: str, pattern: re.Pattern[str], decode: Callable[[str], 
             continue
         if decoded_text.isprintable() or "\n" in decoded_text:  # else it is data, not a text
             texts.append(decoded_text)
-    return "\n".join(texts)
+    return plain("\n".join(texts))
 
 
 def _base64_bytes(piece: str) -> bytes:
@@ -283,33 +308,35 @@ def _at_least(count: int, pattern: re.Pattern[str], text: str) -> bool:
 
 def _translated(text: str, pattern: re.Pattern[str], letters: dict[int, int]) -> str:
     low = text.lower()
-    return low.translate(letters) if _at_least(3, pattern, low) else ""
+    return plain(low.translate(letters)) if _at_least(3, pattern, low) else ""
 
 
 def _without_spacing(text: str) -> str:
     if not _at_least(2, _SPACED, text):
         return ""
-    return _SPACED.sub(lambda match: re.sub(r"[ .\-_*]", "", match[0]), text)
+    return plain(_SPACED.sub(lambda match: re.sub(r"[ .\-_*]", "", match[0]), text))
 
 
-_DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str], str]]]] = {
+_DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[TextShape], str]]]] = {
     "base64": (
         lambda shape: bool(shape.pieces),
-        lambda text: _decode_pieces(text, _BASE64, _base64_bytes),
+        lambda shape: _decoded(shape.pieces, _BASE64, _base64_bytes),
     ),
     "hex": (
         lambda shape: bool(shape.pieces),
-        lambda text: _decode_pieces(text, _HEX, bytes.fromhex),
+        lambda shape: _decoded(shape.pieces, _HEX, bytes.fromhex),
     ),
     "url": (
         lambda shape: "%" in shape.low,
-        lambda text: urllib.parse.unquote(text) if _at_least(3, _ESCAPED, text) else "",
+        lambda shape: (
+            plain(urllib.parse.unquote(shape.text)) if _at_least(3, _ESCAPED, shape.text) else ""
+        ),
     ),
     "rot13": (
         lambda shape: (
             _MAYBE_ROT13.may_match_any(shape.low) and any(cue in shape.low for cue in _ROT13_WORDS)
         ),
-        lambda text: codecs.encode(text, "rot13"),
+        lambda shape: plain(codecs.encode(shape.text, "rot13")),
     ),
     "reversed": (
         # Known words run backwards, or the text uses another script.
@@ -324,20 +351,20 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str]
             )
             and shape.holds_backwards()
         ),
-        # Line by line, so that the order of lines and the anchors of patterns hold.
-        lambda text: "\n".join(reversed(without_hidden(text)[::-1].split("\n"))),
+        TextShape.bare_backwards,
     ),
-    "leet": (TextShape.has_leet_words, lambda text: _translated(text, _MIXED_DIGITS, _LETTERS)),
+    "leet": (
+        TextShape.has_leet_words,
+        lambda shape: _translated(shape.text, _MIXED_DIGITS, _LETTERS),
+    ),
     "spaced": (
         lambda shape: shape.spaced,
-        _without_spacing,
+        lambda shape: _without_spacing(shape.text),
     ),
     "lookalikes": (
         lambda shape: not shape.ascii and _GREEK_OR_CYRILLIC.may_match_any(shape.low),
-        lambda text: _translated(text, _CYRILLIC_IN_LATIN, _LOOKALIKES),
+        lambda shape: _translated(shape.text, _CYRILLIC_IN_LATIN, _LOOKALIKES),
     ),
 }
-"""Each disguise: a quick test whether a text can be disguised so, and the reading of such a text."""
-
-_OF_PIECES: Final = frozenset({"base64", "hex"})
-"""The disguises that are read in the long pieces of a text, not in the text."""
+"""Each disguise: a quick test whether a text can be disguised so, and what such a text then says,
+as `plain` makes it."""

@@ -293,7 +293,7 @@ def flags(case: Case) -> tuple[Flag, ...]:
     # One search over all texts together first: most cases hold no attack, and need no more.
     whole = "\n".join(dict.fromkeys([outside.text for outside in found]))
     shape = _shape(whole)
-    among, disguises = tuple(matching_families(shape.bare())), any(_disguised_readings(shape))
+    among, disguises = tuple(matching_families(shape.bare)), any(_disguised_readings(shape))
     if not among and not disguises and (not shape.hidden or hidden_count(whole) <= MOST_HIDDEN):
         return ()
     texts: dict[str, OutsideText] = {}  # each text where it stands first

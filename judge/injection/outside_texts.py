@@ -17,21 +17,25 @@ class OutsideText(NamedTuple):
 
 
 def outside_texts(case: Case) -> Iterator[OutsideText]:
-    """Yield the texts of each place; what a turn says is one text, so is what it was given."""
+    """Yield the texts of each place; what a turn says is one text, so is what it was given.
+
+    A turn without one of them has no such text.
+    """
     transcript = case.transcript
     for index, turn in enumerate(transcript.turns):
-        spoken: list[str] = [turn.text or ""]
+        spoken = [turn.text] if turn.text else []
         results: list[str] = []
         for call in turn.tool_calls:
-            spoken += _call(call)
-            results += _results(call)
+            spoken += filter(None, _call(call))
+            results += filter(None, _results(call))
         if (result := turn.tool_result) is not None:
-            results += [result.content, result.call_id or "", result.name or ""]
+            results += filter(None, (result.content, result.call_id, result.name))
         for chunk in turn.chunks or ():
-            results += [chunk.content, chunk.doc_uri or ""]
-        place, by_agent = f"turn {index}", turn.role == "assistant"
-        yield OutsideText(place, "\n".join(filter(None, spoken)), by_agent)
-        yield OutsideText(place, "\n".join(filter(None, results)))
+            results += filter(None, (chunk.content, chunk.doc_uri))
+        if spoken:
+            yield OutsideText(f"turn {index}", "\n".join(spoken), turn.role == "assistant")
+        if results:
+            yield OutsideText(f"turn {index}", "\n".join(results))
     chunks = [
         text for chunk in transcript.chunks or () for text in (chunk.content, chunk.doc_uri or "")
     ]
@@ -46,28 +50,31 @@ def outside_texts(case: Case) -> Iterator[OutsideText]:
     yield OutsideText("metadata", "\n".join(_strings([case.tags, case.metadata])))
 
 
-def _call(call: ToolCall) -> Iterator[str]:
-    yield from (call.name, call.id or "", call.raw or "")
-    yield from _strings(call.arguments)
+def _call(call: ToolCall) -> list[str]:
+    texts = [call.name, call.id or "", call.raw or "", *_strings(call.arguments)]
     for inner in call.tool_calls:
-        yield from _call(inner)
+        texts += _call(inner)
+    return texts
 
 
-def _results(call: ToolCall) -> Iterator[str]:
-    yield call.result or ""
+def _results(call: ToolCall) -> list[str]:
+    texts = [call.result or ""]
     for inner in call.tool_calls:
-        yield from _results(inner)
+        texts += _results(inner)
+    return texts
 
 
-def _strings(value: Any) -> Iterator[str]:
-    """Yield the texts in nested data, and also the names of members."""
+def _strings(value: Any) -> list[str]:
+    """The texts in nested data, and also the names of members."""
+    texts: list[str] = []
     pending = [value]  # a stack, as hostile data may be nested deeper than calls can be
     while pending:
         item = pending.pop()
         if isinstance(item, str):
-            yield item
+            texts.append(item)
         elif isinstance(item, dict):
-            yield from map(str, item)
-            pending.extend(reversed(list(item.values())))
+            texts += map(str, item)
+            pending += reversed(item.values())
         elif isinstance(item, list | tuple):
-            pending.extend(reversed(item))
+            pending += reversed(item)
+    return texts

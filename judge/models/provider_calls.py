@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import httpx
+from pydantic_core import from_json
 
 from assizes.judge.config.judging import JudgeConfig, Price, ReplyFormat, estimated_tokens
 from assizes.judge.errors import ModelError
@@ -119,7 +120,7 @@ class Parameters:
             parameters["temperature"] = self.temperature
         if self.mode == "json_schema":
             # Parsed anew for each call: litellm changes the object for some providers.
-            parameters["response_format"] = json.loads(json_schema_format)
+            parameters["response_format"] = from_json(json_schema_format)
         elif self.mode == "json_object":
             parameters["response_format"] = {"type": "json_object"}
         return parameters

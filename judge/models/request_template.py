@@ -12,6 +12,7 @@ import re
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import httpx
@@ -45,7 +46,9 @@ class RequestTemplate:
         """Return the body of a request with these texts."""
         parts = [self.pieces[0]]
         for index, piece in zip(self.order, self.pieces[1:], strict=True):
-            parts += (self.encode(texts[index]), piece)
+            # The first text, the system message, is equal over a run.
+            encode = self.encode if index else partial(_kept_bytes, self.encode)
+            parts += (encode(texts[index]), piece)
         return b"".join(parts)
 
     def request(self, body: bytes, headers: httpx.Headers | None = None) -> httpx.Request:
@@ -73,6 +76,11 @@ class RequestTemplate:
             request.extensions.get("timeout"),
             aws_region,
         )
+
+
+@lru_cache(maxsize=64)
+def _kept_bytes(encode: Callable[[str], bytes], text: str) -> bytes:
+    return encode(text)
 
 
 def text_marks(count: int) -> list[str]:

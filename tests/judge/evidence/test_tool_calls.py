@@ -156,7 +156,7 @@ def test_a_call_nobody_answered_has_no_result():
 
 def test_calls_of_the_user_are_not_the_agents():
     turn = Turn(role="user", tool_calls=(ToolCall(name="a"),))
-    assert made_calls(Transcript(turns=(turn,))) == ()
+    assert list(made_calls(Transcript(turns=(turn,)))) == []
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_blanks_become_single_whatever_blanks_they_are():
             continue  # `test_invisible.py` has the hidden characters
         low = unicodedata.normalize("NFKC", text).lower()
         expected = "\n".join(" ".join(line.split()) for line in low.split("\n"))
-        assert plain(text) == seen.bare() == expected, text
+        assert plain(text) == seen.bare == expected, text
 
 
 def test_a_reading_backwards_is_left_out_only_where_no_family_matches_in_it():

@@ -16,7 +16,7 @@ from assizes.judge.prompts.prompt_texts import (
     seal_data,
     tools_json,
 )
-from assizes.judge.protocol import Ask, Prompt, unused_id
+from assizes.judge.protocol import Ask, Prompt, texts_digest, unused_id
 from tests.builders import agent, call, result, user
 from tests.judge.engine.calls import Reply
 
@@ -184,10 +184,16 @@ def test_the_data_of_a_message_end_with_an_id_that_they_cannot_hold():
 
 
 def test_an_id_is_drawn_anew_where_the_text_holds_it():
-    first = unused_id("a prompt")
+    def drawn(*texts: str) -> str:
+        return unused_id(texts, texts_digest(texts))
+
+    first = drawn("a prompt")
     assert (len(first), first.isdecimal()) == (6, True)
-    assert unused_id("a prompt") == first
-    assert unused_id("another prompt") != first
+    assert drawn("a prompt") == first
+    assert drawn("another prompt") != first
+    every_number = " ".join(f"{number:06d}" for number in range(10**6))
+    longer = drawn("Judge.", every_number)
+    assert (len(longer), longer.isdecimal()) == (7, True)
 
 
 def test_the_same_ask_has_the_same_id_and_any_other_another_one():
