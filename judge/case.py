@@ -6,7 +6,6 @@ import hashlib
 import statistics
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
@@ -378,7 +377,7 @@ class Case(_CaseModel):
     def content_hash(self) -> str:
         """The first 32 hex digits of the SHA-256 over everything that a judge may look at."""
         # Defaults are left out, so that a field added to the models later changes no old hash.
-        body = _as_json().dump_json(self, exclude=_NOT_HASHED, exclude_defaults=True)
+        body = _AS_JSON.dump_json(self, exclude=_NOT_HASHED, exclude_defaults=True)
         return hashlib.sha256(body).hexdigest()[:32]
 
     @property
@@ -397,6 +396,4 @@ class Case(_CaseModel):
         return frozenset(call.name for call in self.expected.tool_calls or ())
 
 
-@lru_cache(maxsize=1)
-def _as_json() -> TypeAdapter[Case]:
-    return TypeAdapter(Case)
+_AS_JSON: Final = TypeAdapter(Case)

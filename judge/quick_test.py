@@ -18,6 +18,9 @@ from pydantic_core import SchemaValidator, core_schema
 LONGEST_COUNT: Final = 6
 """The highest bound of a repetition that the test keeps: a machine of states grows with it."""
 
+SHORTEST_WORD: Final = 3
+"""The fewest characters of alternatives with which a test begins: shorter words are in any text."""
+
 _TOKEN: Final = re.compile(
     r"\(\?(?:=|!|<=|<!)"  # begins a look ahead or behind
     r"|\(\?:|\(\?|\(|\)|\|"
@@ -44,6 +47,12 @@ _ATOMS: Final = {
     r"\W": r"[^0-9A-Za-z_]",
 }
 """What a class of the patterns holds at most, written for the inside of brackets."""
+
+_COMMON: Final = frozenset({" ", ".", *_ATOMS})
+"""Elements of one character that stand in any text."""
+
+_WIDE_CLASS: Final = re.compile(r"\[\^|\[.*(?:-|\\[sSdwW]).*\]")
+"""A class of characters that leaves some out, or holds a range or another class."""
 
 _EXCLUDED: Final = {
     r"\s": r" \n",
@@ -98,19 +107,33 @@ def _weaker_pattern(pattern: str) -> str:
 
 
 def _without_weak_start(tokens: list[str]) -> list[str]:
-    """The tokens from the first element that tells something.
+    """The tokens from the first element that tells something; from a weaker one if there is none.
 
     What follows the start of a pattern matches wherever the pattern does. Elements that may be
-    empty, and groups that may be one character, keep the engine from looking for words first.
+    empty, and words of one or two letters, keep the engine from looking for words first.
     """
     elements = list(_elements(tokens))
     if ["|"] in elements:
         return tokens
-    for place, element in enumerate(elements):
-        shortest = _shortest(element)
-        if shortest > 1 or (shortest == 1 and not element[0].startswith("(")):
-            return [token for each in elements[place:] for token in each]
+    for is_start in (_is_strong, _is_firm):
+        for place, element in enumerate(elements):
+            if is_start(element):
+                return [token for each in elements[place:] for token in each]
     return tokens
+
+
+def _is_strong(element: list[str]) -> bool:
+    """Whether an element is one of few signs, no blank among them, or words of three or more."""
+    first = element[0]
+    if first.startswith("("):
+        return _shortest(element) >= SHORTEST_WORD
+    is_wide = first in _COMMON or _WIDE_CLASS.match(first) is not None
+    return _is_firm(element) and not is_wide
+
+
+def _is_firm(element: list[str]) -> bool:
+    """Whether an element is at least one character, or alternatives of two or more."""
+    return _shortest(element) > element[0].startswith("(")
 
 
 def _elements(tokens: list[str]) -> Iterator[list[str]]:

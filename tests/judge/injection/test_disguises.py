@@ -6,7 +6,13 @@ import unicodedata
 
 import pytest
 
-from assizes.judge.injection.disguises import TextShape, backwards_test, plain, readings
+from assizes.judge.injection.disguises import (
+    TextShape,
+    backwards_test,
+    plain,
+    readings,
+    without_hidden,
+)
 from assizes.judge.injection.families import families, matching_families
 from benchmarks.hostile_texts import DISGUISES, attacks
 from benchmarks.varied_texts import varied_records
@@ -64,6 +70,24 @@ def test_a_reading_backwards_is_left_out_only_where_no_family_matches_in_it():
         told += "reversed" in found
         left_out += "reversed" in everything and "reversed" not in needed
     assert min(told, left_out) > 20
+
+
+def test_a_text_reads_backwards_as_its_signs_written_backwards():
+    same = 0
+    for text in (
+        *texts(),
+        "ΟΔΟΣ και ΣΟΦΙΑ",
+        "e\u0301 is é",
+        "x\u200by  z",
+        "İ",
+        "a  b \n\n c ",
+    ):  # Greek
+        shape = TextShape.of(text)
+        seen = text if text.isascii() else without_hidden(text)
+        lines = "\n".join(reversed(seen[::-1].split("\n")))
+        assert shape.bare_backwards() == plain(lines), text
+        same += shape.has_same_signs_backwards
+    assert same > 100
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,23 @@ def test_little_else_gets_through():
     assert through < len(texts)  # of 44 families each
 
 
+@pytest.mark.parametrize(
+    ("pattern", "text", "may_match"),
+    [
+        ("(?:to|note) (?:judge|grader)", "a grader", True),  # words of two letters: left out
+        ("(?:not|note) (?:judge|grader)", "a grader", False),
+        (" .new", "news", True),
+        ("[5$]core", "score", False),
+        ("[^.]core", "core", True),
+        ("(?:to|at) [a-z]+", "by noon", False),  # nothing stronger follows
+    ],
+)
+def test_a_test_begins_at_the_first_element_that_tells_something(
+    pattern: str, text: str, may_match: bool
+):
+    assert QuickTest([pattern]).may_match(text) is may_match
+
+
 def test_a_text_with_lone_surrogates_is_searched_all_the_same():
     attack = f"{ATTACKS[7]}\ud800"
     assert has_surrogates(attack)
