@@ -34,6 +34,9 @@ PAGES = {
     "problem": "/view/runs/nope",
 }
 
+PATIENCE_MS = 30_000
+"""How long a page may take to show what is expected: beside other tests, five seconds were too few."""
+
 OPEN_ALL = "for (const each of document.querySelectorAll('details')) each.open = true"
 LENGTHS = {1280: 4200, 390: 7300}
 """A third of what the report of the demo was long, in pixels, by the width of the window."""
@@ -48,6 +51,7 @@ pytestmark = [
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        expect.set_options(timeout=PATIENCE_MS)
         yield browser
         browser.close()
 
