@@ -133,7 +133,8 @@ def _is_strong(element: list[str]) -> bool:
 
 def _is_firm(element: list[str]) -> bool:
     """Whether an element is at least one character, or alternatives of two or more."""
-    return _shortest(element) > element[0].startswith("(")
+    least = 2 if element[0].startswith("(") else 1
+    return _shortest(element) >= least
 
 
 def _elements(tokens: list[str]) -> Iterator[list[str]]:

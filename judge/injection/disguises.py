@@ -206,7 +206,7 @@ class TextShape:
         return not self.has_same_signs_backwards or self.backwards.may_match_any(self.low)
 
     def bare_backwards(self) -> str:
-        """The text read backwards, as `plain` makes it; an empty text if there is nothing."""
+        """The text read backwards, as `plain` makes it."""
         if self.has_same_signs_backwards:
             return _lines_backwards(self.bare)
         return plain(_lines_backwards(without_hidden(self.text)))
