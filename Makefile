@@ -51,7 +51,7 @@ quick: $(STAMP)  ## the rules of judging: tests that start no server and no proc
 	$(PYTEST) -n 2 --dist loadgroup -m quick $(QUICK_FOLDERS)
 
 test: $(STAMP)  ## all that the README promises, on real servers
-	@echo "make test: all that the README promises, on real servers; 12 to 18 minutes on two cores, percent done at the right"
+	@echo "make test: all that the README promises, on real servers; 10 to 18 minutes on two cores, percent done at the right"
 	$(PYTEST) $(BESIDE) 3 -m "not full" $(ALONE)
 
 test-times: $(STAMP)  ## `make test` once more with what each file and test costs: CPU and wall seconds, children included

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,8 +114,21 @@ GOALS = {"nine": (0.6, 1.0), "one": (0.5, 0.8)}
 """The most CPU of the engine and of the flow, beside the bare litellm loop, by metrics."""
 
 
+def new_file_us(folder: Path, count: int = 1000) -> float:
+    """Microseconds of CPU that an empty file costs: the flow keeps each reply in a file of its own.
+
+    It depends on what else lies on the disk: 14 to 750 on the same one.
+    """
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        begun = time.process_time()
+        for number in range(count):
+            Path(scratch, str(number)).touch()
+        return 1e6 * (time.process_time() - begun) / count
+
+
 def cpu_bound(figures: Figures, bench: Bench, counts: tuple[int, int], metrics: str) -> None:
     """No latency: CPU of the judging process per case, cold and warm."""
+    figures.add(f"{metrics}_new_file_us", new_file_us(bench.folder))
     names = ("floor", "litellm", "own", "engine", "flow")
     with running_openai_server("--reasons") as server:
         regime = ("--metrics", metrics)

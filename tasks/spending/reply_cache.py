@@ -24,6 +24,7 @@ import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -178,21 +179,30 @@ def _write_whole(path: Path, body: bytes) -> None:
     temporary = path.with_name(f".{_WRITER}-{os.getpid()}-{next(_NUMBERS)}.tmp")
     half = len(body) // 2  # in two halves, so that a test can kill the writer in between
     try:
-        try:
-            file = temporary.open("xb", buffering=0)
-        except FileNotFoundError:  # the first reply in its folder
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = temporary.open("xb", buffering=0)
-        with file:
-            file.write(body[:half])
+        with _new_file(temporary) as file:
+            _write_all(file, body[:half])
             failpoint("replies.put.half")
-            file.write(body[half:])
+            _write_all(file, body[half:])
         failpoint("replies.put.written")
         temporary.replace(path)
     except OSError:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _new_file(path: Path) -> FileIO:
+    try:
+        return FileIO(path, "x")
+    except FileNotFoundError:  # the first reply in its folder
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return FileIO(path, "x")
+
+
+def _write_all(file: FileIO, body: bytes) -> None:
+    """Write bytes whole: a disk that is nearly full takes a part of them without an error."""
+    while body:
+        body = body[file.write(body) :]
 
 
 @dataclass

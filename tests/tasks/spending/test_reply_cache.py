@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import resource
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -156,6 +158,24 @@ async def test_a_cache_that_cannot_be_written_says_so_once_and_fails_nothing(tmp
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith(f"[cache] {place} cannot be written: ")
     assert place.read_text() == "a file where the folder should be"
+
+
+async def test_a_disk_that_takes_a_part_of_a_reply_keeps_the_one_before_it(tmp_path, caplog):
+    cache = FileReplyCache(str(tmp_path))
+    await cache.store(KEY, COMPLETION)
+    longer = CachedReply(replace(COMPLETION.completion, text="x" * 10_000))
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # In the middle of the second half: the system writes what fits, and says no word of it.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (7_500, most[1]))
+    try:
+        await cache.store(KEY, longer)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+
+    assert await cache.get(KEY) == COMPLETION
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == [f"{KEY}.json"]
+    (message,) = caplog.messages
+    assert message.startswith(f"[cache] {tmp_path} cannot be written: ")
 
 
 async def test_an_entry_that_cannot_be_read_is_a_miss_and_leaves_no_draft_behind(tmp_path, caplog):
