@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import version
 from time import perf_counter
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
+from weakref import WeakKeyDictionary, WeakSet
 
 from pydantic import BaseModel
 
@@ -43,6 +44,11 @@ from assizes.judge.models.provider_format import LiteLLMParts, ProviderFormat, o
 from assizes.judge.models.provider_http import FILE_TIMEOUT_S
 from assizes.judge.prompts.prompt_texts import messages, with_reply_id
 from assizes.judge.protocol import Ask
+
+_open_models: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[LiteLLM]]] = (
+    WeakKeyDictionary()
+)
+"""Models that have called in an event loop and are not closed: they share litellm's HTTP clients."""
 
 
 class LiteLLM:
@@ -118,6 +124,7 @@ class LiteLLM:
         request = self.request(ask, complaint=complaint, cap=cap)
         # Before the call: a parallel call may make the list of dropped parameters longer.
         flags = tuple(f"dropped:{name}" for name in self._parameters.dropped)
+        self.keep_clients()
         estimate = self._estimate(ask, request["messages"])
         await self._check_fit(request["messages"], estimate)
         started = perf_counter()
@@ -155,13 +162,24 @@ class LiteLLM:
         is_marked = prompt_caching.is_marked(request["messages"][0]["content"], self.marked_from)
         return (ask.reply, *map(request.get, names), response_format, is_marked)
 
+    def keep_clients(self) -> None:
+        """Keep the HTTP clients of the running event loop open until `aclose`."""
+        _open_models.setdefault(asyncio.get_running_loop(), WeakSet()).add(self)
+
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; a later call opens new ones."""
+        """Close the connections of the running event loop, unless another open model shares them.
+
+        A later call opens new ones.
+        """
+        loop = asyncio.get_running_loop()
+        sharing = _open_models.get(loop, WeakSet())
+        sharing.discard(self)
+        if sharing:
+            return
         # litellm's own function for closing leaves closed clients in the cache: the next call
         # would use them. The cache holds the clients of all event loops, for all models together.
         clients = litellm.in_memory_llm_clients_cache
-        loop = id(asyncio.get_running_loop())
-        ours = [key for key in clients.cache_dict if key.endswith(f"-{loop}")]
+        ours = [key for key in clients.cache_dict if key.endswith(f"-{id(loop)}")]
         for key in ours:
             clients.ttl_dict.pop(key, None)
         closing = [clients.cache_dict.pop(key).close() for key in ours]
@@ -317,7 +335,7 @@ class LiteLLMBatchCalls:
 
     def __init__(self, model: LiteLLM) -> None:
         self.model, self.price = model.name, model.price
-        self._provider = model.provider
+        self._provider, self._keep_clients = model.provider, model.keep_clients
         self._format = ProviderFormat(model, get_optional_params, openai_body, self.response)
         self._call = model._call | {"timeout": FILE_TIMEOUT_S}  # without retries, as live calls
 
@@ -362,6 +380,7 @@ class LiteLLMBatchCalls:
             raise model_error(error) from error
 
     async def _request(self, function: Callable[..., Awaitable[Any]], **rest: Any) -> Any:
+        self._keep_clients()
         try:
             return await function(**rest, **self._call, custom_llm_provider=self._provider)
         except FAILURES as error:

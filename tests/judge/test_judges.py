@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from assizes.judge import judges
 from assizes.judge.errors import ConfigurationError, DataError, ModelError
 from assizes.judge.judges import Assessment
 from assizes.judge.models.model import ScriptedModel
-from tests.doubles.fixtures import OpenAIServer
+from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 
 REQUEST = "What is MLflow?"
 RESPONSE = "MLflow is an open-source platform"
@@ -154,6 +156,17 @@ async def test_a_model_is_called_by_its_name(judge_server: OpenAIServer, monkeyp
     assert (assessment.name, assessment.rating, assessment.error_message) == ("safety", "yes", None)
     (body,) = judge_server.requests()
     assert (body["model"], RESPONSE in body["messages"][1]["content"]) == ("stub", True)
+
+
+async def test_direct_calls_side_by_side_ask_once_each(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
+    with running_openai_server("--latency", "0.2", "--jitter") as server:
+        where = {"model": "openai/stub", "api_base": server.api_base}
+        found = await asyncio.gather(
+            *(judges.asafety(REQUEST, f"{RESPONSE} {n}", **where) for n in range(12))
+        )
+        assert [(each.rating, each.error_message) for each in found] == [("yes", None)] * 12
+        assert server.stats()["requests"] == 12
 
 
 @pytest.mark.row("005-14")

@@ -11,6 +11,7 @@ from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.families.conversation import ConversationJudge
 from assizes.judge.model_factory import model_for
+from assizes.judge.models.litellm_library import litellm
 from assizes.judge.rubrics.rubric import built_in_rubrics
 from tests.builders import agent, case, user
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
@@ -70,6 +71,42 @@ async def test_a_second_invalid_reply_fails_every_metric_and_is_kept(judge_serve
     assert {score.status for score in heard.scores} == {"failed"}
     reason = "invalid_reply: not json: Expecting value at character 0"
     assert (heard.asks[0].error, heard.asks[0].reply) == (reason, "not json")
+
+
+def test_an_engine_that_is_closed_leaves_the_calls_of_others_in_flight(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
+    with running_openai_server("--latency", "0.5") as server:
+        # In an event loop of its own, where no other test left a model open.
+        asyncio.run(_one_is_closed_while_the_other_asks(server))
+
+
+async def _one_is_closed_while_the_other_asks(server: OpenAIServer) -> None:
+    judge = ConversationJudge(built_in_rubrics()[:1])
+    one, other = (Engine(model_for(config(server), LIMITS), LIMITS) for _ in range(2))
+    await asyncio.gather(*(e.hear(judge, case(user("hi"), agent("hi"))) for e in (one, other)))
+    server.reset()
+    asked = [case(user(f"hello {i}"), agent("hi"), case_id=f"c{i}") for i in range(4)]
+    hearings = asyncio.gather(*(other.hear(judge, each) for each in asked))
+    for _ in range(500):
+        if server.stats()["requests"] == 4:
+            break
+        await asyncio.sleep(0.01)
+
+    await one.aclose()
+    heard = await hearings
+    assert [(each.asks[0].error, each.asks[0].attempts) for each in heard] == [(None, 1)] * 4
+    assert server.stats()["requests"] == 4
+    assert _clients_of_this_loop()
+
+    await other.aclose()
+    assert not _clients_of_this_loop()
+
+
+def _clients_of_this_loop() -> list[str]:
+    loop = id(asyncio.get_running_loop())
+    return [
+        key for key in litellm.in_memory_llm_clients_cache.cache_dict if key.endswith(f"-{loop}")
+    ]
 
 
 async def test_calls_in_flight_share_the_slots_over_http(monkeypatch):

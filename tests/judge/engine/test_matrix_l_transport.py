@@ -310,7 +310,8 @@ async def test_g5_no_behaviour_takes_more_requests_than_attempts(judge_server):
     assert {name: count for name, count in asked.items() if count > 3} == {}
     # A call that was cut before its request went out is an attempt that the server did not see.
     assert all(asked.get(name, 0) <= one.attempts <= 3 for name, one in records.items())
-    assert len(asked) >= 0.9 * len(records)
+    unseen = [record for name, record in records.items() if name not in asked]
+    assert [record.error for record in unseen if set(codes(record)) != {"timeout"}] == []
 
 
 # G4: the storm
