@@ -7,7 +7,7 @@ import traceback
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from typer import Argument, Option
@@ -30,6 +30,7 @@ from assizes.deployments.command_groups import (
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.privacy.secret_masking import mask
 from assizes.tasks.runtime.file_modes import restrict_new_files
+from assizes.tasks.runtime.own_process import collect_seldom, end_process
 from assizes.tasks.runtime.process import prepare_process
 
 app = typer.Typer(
@@ -304,7 +305,16 @@ def command_line() -> Any:
     return typer.main.get_command(app)
 
 
-def main() -> None:
+def main() -> NoReturn:
+    """Run the command line as a process of its own."""
+    collect_seldom()
+    try:
+        run_command_line()
+    except SystemExit as exited:
+        end_process(exited)
+
+
+def run_command_line() -> NoReturn:
     """Run the command line; every fault is one line on stderr and the exit code of its class."""
     sys.excepthook = _internal_error  # before parsing, in which there may be a defect too
     prepare_process()  # from here on logs hide the secrets of the environment

@@ -15,6 +15,8 @@ from typing import Any, Final, Self
 
 from sqlalchemy import Dialect, Engine, event
 
+from assizes.tasks.runtime.own_process import collect_seldom
+
 
 # Works around a standstill, seen with Prefect 3.8.8 and several flow runs at once (decision 108).
 # CPython 3.11 keeps a failed statement alive with its cursor, and the error's traceback keeps the
@@ -69,6 +71,7 @@ def shorten_patience() -> None:
 
 
 if __name__ == "__main__":
+    collect_seldom()
     event.listen(Engine, "do_connect", connect)  # of every engine, before Prefect makes its own
     shorten_patience()
     runpy.run_module("prefect", run_name="__main__", alter_sys=True)  # python -m prefect

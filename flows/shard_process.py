@@ -36,6 +36,7 @@ from assizes.tasks.context.run_context import (
 )
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.judge_shard import is_storage_fault, judge_shard
+from assizes.tasks.runtime.own_process import collect_seldom, end_process
 from assizes.tasks.runtime.process import prepare_process
 from assizes.tasks.store import Store
 from assizes.tasks.store.record import Counts, Frames
@@ -258,8 +259,10 @@ def _own_output() -> Iterator[BinaryIO]:
 def main() -> None:
     """Judge shards until standard input ends."""
     with _own_output() as stream:
+        collect_seldom()
         prepare_process()
         asyncio.run(_serve(Outbox(stream)))
+    end_process()
 
 
 if __name__ == "__main__":

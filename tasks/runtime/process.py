@@ -24,6 +24,7 @@ from assizes.judge.privacy.secret_masking import mask, mask_values, register_sec
 from assizes.tasks.runtime.failpoints import arm_from_environment
 from assizes.tasks.runtime.file_modes import restrict_new_files
 from assizes.tasks.runtime.outage_log import install_outage_filter
+from assizes.tasks.runtime.own_process import collect_seldom
 
 if TYPE_CHECKING:
     from prefect import Flow, Task
@@ -54,7 +55,8 @@ _ends_on_sigterm: ContextVar[bool] = ContextVar("asked", default=False)  # set b
 def prepare_process() -> None:
     """Switch telemetry off, hide the secrets of the environment in all log lines, arm a failpoint.
 
-    In a process that a worker started for a flow run, new files are for their owner (`file_modes`).
+    In a process that a worker started for a flow run, new files are for their owner (`file_modes`),
+    and the garbage collector runs seldom (`own_process`).
     An outage of the Prefect server becomes one line.
 
     Raises:
@@ -64,6 +66,7 @@ def prepare_process() -> None:
         os.environ.setdefault(name, value)
     if _OF_WORKER in os.environ:
         restrict_new_files()
+        collect_seldom()
     install_log_redaction()  # cheap when called again; learns secrets that have come since
     install_outage_filter()
     arm_from_environment()

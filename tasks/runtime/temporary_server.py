@@ -16,6 +16,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from assizes.tasks.runtime.own_process import collect_seldom
+
 GRACE_S: Final = 5.0
 """Seconds that the server has to end in order once its parent is gone."""
 
@@ -100,6 +102,7 @@ def main() -> None:
     """Serve until SIGTERM, or until the parent closes the pipe at standard input."""
     import uvicorn
 
+    collect_seldom()  # before uvicorn imports Prefect's server
     threading.Thread(target=_end_with_parent, daemon=True).start()
     uvicorn.main()
 

@@ -132,7 +132,7 @@ def test_planning_never_speaks_to_prefect(folder: Path):
         "import sys\n"
         "from deployments import cli\n"
         "sys.argv = ['assizes', 'plan', '--json']\n"
-        "try:\n    cli.main()\n"
+        "try:\n    cli.run_command_line()\n"
         "finally:\n    assert 'prefect.server' not in sys.modules, 'a server was begun'\n"
     )
     done = subprocess.run(
@@ -165,8 +165,8 @@ def test_a_plan_says_what_the_anchors_ask_beside_the_run(folder: Path, judge_ser
 
 def test_a_plan_imports_no_library_that_only_a_run_needs(folder):
     program = (
-        "import sys\nfrom assizes.deployments.cli import main\n"
-        "try:\n    main()\nfinally:\n    print(sorted({'prefect', 'aiohttp'} & sys.modules.keys()))"
+        "import sys\nfrom assizes.deployments.cli import run_command_line\n"
+        "try:\n    run_command_line()\nfinally:\n    print(sorted({'prefect', 'aiohttp'} & sys.modules.keys()))"
     )
     config = Path(folder, "assizes.toml")
     config.write_text('name = "planned"\n[transcripts]\nuri = "t.jsonl"\n')  # the offline judge

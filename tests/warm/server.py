@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import json
 import os
@@ -10,7 +9,6 @@ import selectors
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -18,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from assizes.deployments import cli
+from assizes.tasks.runtime.own_process import end_process
 from tests.warm.imports import import_libraries
 
 _BYTES = 1 << 20  # of a request, most of it the environment
@@ -102,9 +101,9 @@ def main(descriptor: int) -> None:
         os.setsid()
     if asked["program"] is None:
         sys.argv = ["assizes", *asked["arguments"]]
-        _end(_exit_code(cli.main))
+        end_process(_exit_of(cli.run_command_line))
     sys.argv = ["-c", *asked["arguments"]]
-    _end(_exit_code(partial(_run_program, asked["program"])))
+    end_process(_exit_of(partial(_run_program, asked["program"])))
 
 
 def _run_program(text: str) -> None:
@@ -113,35 +112,19 @@ def _run_program(text: str) -> None:
     exec(compile(text, "<string>", "exec"), vars(module))
 
 
-def _exit_code(run: Callable[[], None]) -> int:
-    """Run a command or a program to its end, as Python does; returns its exit code."""
+def _exit_of(run: Callable[[], None]) -> SystemExit | None:
+    """Run a command or a program to its end, as Python does; returns how it asked to exit."""
     try:
         run()
     except SystemExit as asked:
-        return _code_of(asked)
+        return asked
     except BaseException:  # noqa: BLE001  # as Python does
         try:
             sys.excepthook(*sys.exc_info())
         except SystemExit as asked:
-            return _code_of(asked)
-        return 1
-    return 0
-
-
-def _code_of(asked: SystemExit) -> int:
-    if asked.code is None or isinstance(asked.code, int):
-        return asked.code or 0
-    print(asked.code, file=sys.stderr)  # noqa: T201  # as Python does
-    return 1
-
-
-def _end(code: int) -> None:
-    """End as Python does, but for the seconds in which it would free every module, one by one."""
-    threading._shutdown()  # waits for threads
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code & 0xFF)
+            return asked
+        return SystemExit(1)
+    return None
 
 
 if __name__ == "__main__":
