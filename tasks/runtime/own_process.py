@@ -37,7 +37,7 @@ def end_process(exited: SystemExit | None = None) -> NoReturn:
     code = _exit_code(exited.code if exited else None)
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # none: closed before the start
         try:
             stream.flush()
         except (OSError, ValueError):  # nobody reads any more, or it is closed

@@ -74,6 +74,12 @@ def test_a_process_ends_as_python_does_but_takes_nothing_apart(exited, code, sai
     assert done.stdout == "the last line the thread is done\nasked to leave\n"
 
 
+def test_a_process_without_output_ends_too():
+    program = "from assizes.tasks.runtime.own_process import end_process; end_process()"
+    done = subprocess.run(["sh", "-c", '"$0" -c "$1" >&-', sys.executable, program], check=False)
+    assert done.returncode == 0
+
+
 def test_output_that_nobody_reads_is_told_by_the_exit_code():
     program = "from assizes.tasks.runtime.own_process import end_process; print('x'); end_process()"
     reader, writer = os.pipe()
