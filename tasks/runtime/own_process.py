@@ -1,8 +1,8 @@
 """How a process that is ours alone saves seconds: little work for the garbage collector, a short end.
 
 Prefect and litellm make a million objects while they are imported. Python looks through all of them
-again and again for cycles, and takes them apart one by one when the process ends: half of the CPU of
-a command that only plans (docs/decisions.md, decision 238). A program that uses our package keeps
+again and again for cycles, and takes them apart one by one when the process ends: two fifths of the CPU
+of a command that only plans (docs/decisions.md, decision 238). A program that uses our package keeps
 its own settings.
 """
 
