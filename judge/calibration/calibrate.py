@@ -14,6 +14,7 @@ from assizes.judge.calibration.labelled import RatedItem, pass_mark
 from assizes.judge.calibration.measures import Estimate, JudgeErrors, ObservedPasses, estimate
 from assizes.judge.calibration.record import Agreement, Calibration, Ceiling, FailingClass, Pair
 from assizes.judge.config.gates import VERDICT, CalibrationConfig
+from assizes.judge.errors import ConfigurationError
 from assizes.judge.prompts.reply import PARSER_VERSION
 from assizes.judge.rows import as_json
 from assizes.judge.statistics.exact import rounded_value
@@ -38,7 +39,11 @@ class CalibrationSubject:
 def calibrate(
     subject: CalibrationSubject, items: Sequence[RatedItem], config: CalibrationConfig
 ) -> Calibration:
-    """Compare a judge with people on all items that they graded."""
+    """Compare a judge with people on all items that they graded.
+
+    Raises:
+        ConfigurationError: a grade is none of the configured levels.
+    """
     ordered = config.scale == "ordinal"
     asked = [item for item in items if not item.missing]  # the others are no fault of the judge
     settled = [(item, item.settled_grade(ordered=ordered)) for item in asked]
@@ -49,8 +54,9 @@ def calibrate(
     ]
     due = sum(grade is not None for _, grade in settled)  # items on which people agree
     people_grades = {grade for item in items for grade in item.people.values()}
+    people_grades |= {item.settled for item in items if item.settled is not None}
     judged = {item.judged for item in items if item.judged is not None}
-    levels = sorted(set(config.levels) if config.levels else people_grades | judged)
+    levels = _levels(people_grades | judged, config, subject.labels)
     table = measures.confusions(pairs, levels)
     agreement = _agreement(pairs, levels, ordered=ordered)
     failing = _failing_class(pairs, pass_mark(levels, config))
@@ -81,6 +87,18 @@ def calibrate(
 
 def _raters(items: Sequence[RatedItem]) -> list[str]:
     return sorted({rater for item in items for rater in item.people})
+
+
+def _levels(grades: set[float], config: CalibrationConfig, where: str) -> list[float]:
+    if not config.levels:
+        return sorted(grades)
+    if strange := sorted(grades.difference(config.levels)):
+        accepted = ", ".join(f"{level:g}" for level in sorted(config.levels))
+        raise ConfigurationError(
+            f"[calibration] levels: {where} and the judge have grades that are none of them, such "
+            f"as {strange[0]:g}; accepted: {accepted}"
+        )
+    return sorted(set(config.levels))
 
 
 def _agreement(pairs: Sequence[PairOf], levels: Sequence[float], *, ordered: bool) -> Agreement:

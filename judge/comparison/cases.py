@@ -93,6 +93,7 @@ class PairedCases:
     statuses: Mapping[str, int]  # matched cases by status
     flipped: Mapping[str, int]  # those of them whose verdict turned
     uneven: int  # matched cases with different numbers of repetitions
+    uneven_numbers: int  # with as many, but a score or a latency of different numbers of them
     unscored: int  # matched cases with a score in one run only
     listed: pl.DataFrame  # the matched cases to be shown, sorted by id
     changed: pl.DataFrame | None  # better or worse; None: no repetitions tell what chance does
@@ -104,7 +105,7 @@ class PairedCases:
     repeated: bool  # whether a run executed some case more than once
     baseline: RuleFigures  # over executions of the matched cases; none match: of the whole run
     candidate: RuleFigures
-    by_case: tuple[RuleFigures, RuleFigures]  # the same of both runs, each case counted once
+    by_case: tuple[RuleFigures, RuleFigures]  # where repetitions are uneven: each case once
     latency_p95_ms: tuple[float | None, float | None] | None  # None: repetitions were averaged
 
     @classmethod
@@ -120,15 +121,11 @@ class PairedCases:
         counted = matched.lazy().group_by("status").agg(cases=pl.len(), flipped=_FLIPPED.sum())
         by_status = collect_rows(counted).rows()
         scored = [pl.col(f"{side}_score").is_null() for side in SIDES]
-        unlike = matched.select(
-            runs=(pl.col("baseline_runs") != pl.col("candidate_runs")).sum(),
-            scores=(scored[0] != scored[1]).sum(),
-        )
-        uneven: int = unlike["runs"].item()
+        uneven = _uneven_cases(matched, repeated=repeated)
         before, after = (_figures(shared, side, paired=paired) for side in SIDES)
         by_case = (before, after)
-        if uneven:
-            once = [_figures(shared, side, paired=paired, by_case=True) for side in SIDES]
+        if uneven.figures:
+            once = [_figures(shared, side, paired=paired, once=uneven.figures) for side in SIDES]
             by_case = (once[0], once[1])
         alone = (lone[0].len(), lone[1].len())
         changed = pl.col("status").is_in(["regression", "improvement"])
@@ -137,8 +134,9 @@ class PairedCases:
             matched=matched.height,
             statuses={status: cases for status, cases, _ in by_status},
             flipped={status: flips for status, _, flips in by_status},
-            uneven=uneven,
-            unscored=unlike["scores"].item(),
+            uneven=uneven.runs,
+            uneven_numbers=uneven.numbers,
+            unscored=matched.select((scored[0] != scored[1]).sum()).item(),
             listed=_listed_cases(matched),
             changed=matched.filter(changed).sort("case_id") if repeated else None,
             baseline_only=tuple(lone[0].sort()[:MAX_LISTED]),
@@ -252,15 +250,49 @@ def change_status(worse: pl.Expr, better: pl.Expr) -> pl.Expr:
     return pl.when(worse).then(pl.lit("regression")).when(better).then(pl.lit("improvement"))
 
 
-def _figures(cases: pl.DataFrame, side: str, *, paired: bool, by_case: bool = False) -> RuleFigures:
-    """The figures of one run over its executions, or with `by_case` each case counted once.
+class _Uneven(NamedTuple):
+    """Matched cases that the two runs average over different numbers of repetitions."""
+
+    runs: int  # cases with different numbers of repetitions
+    numbers: int  # with as many, but a score or a latency of different numbers of them
+    figures: frozenset[str]  # what they make uneven: pass_rate, score, agent_latency
+
+
+def _uneven_cases(matched: pl.DataFrame, *, repeated: bool) -> _Uneven:
+    runs = pl.col("baseline_runs") != pl.col("candidate_runs")
+    score, latency = (
+        _measured_unevenly(name) if repeated else pl.lit(value=False)
+        for name in ("score", "agent_latency")
+    )
+    cases = matched.select(
+        pass_rate=runs.sum(),
+        score=(runs | score).sum(),
+        agent_latency=(runs | latency).sum(),
+        numbers=(~runs & (score | latency)).sum(),
+    ).row(0, named=True)
+    numbers = cases.pop("numbers")
+    return _Uneven(
+        cases["pass_rate"], numbers, frozenset(name for name, count in cases.items() if count)
+    )
+
+
+def _measured_unevenly(name: str) -> pl.Expr:
+    """Whether both runs know a number of a case, but from different numbers of repetitions."""
+    known = pl.all_horizontal(pl.col(f"{side}_{name}").is_not_null() for side in SIDES)
+    return known & (pl.col(f"baseline_{name}_count") != pl.col(f"candidate_{name}_count"))
+
+
+def _figures(
+    cases: pl.DataFrame, side: str, *, paired: bool, once: frozenset[str] = frozenset()
+) -> RuleFigures:
+    """The figures of one run over its executions; in those named in `once` each case counts once.
 
     With `paired`, averages are over cases where both runs have the number.
     """
     runs = cases[f"{side}_runs"]
     own = cases.filter(runs.is_not_null()) if runs.null_count() else cases
     of, passed = own.height, Fraction()
-    if by_case:
+    if "pass_rate" in once:
         # Cases with equally many runs share a denominator: a few Fractions instead of millions.
         by_runs = own.group_by(f"{side}_runs").agg(pl.col(f"{side}_passes").sum())
         passed = sum((Fraction(passes, runs) for runs, passes in by_runs.rows()), Fraction())
@@ -270,7 +302,7 @@ def _figures(cases: pl.DataFrame, side: str, *, paired: bool, by_case: bool = Fa
     for name in ("score", "agent_latency"):
         columns = [f"{each}_{name}" for each in (SIDES if paired else (side,))]
         weights = f"{side}_{name}_count"  # absent where no case was repeated
-        weighted = not by_case and weights in own.columns
+        weighted = name not in once and weights in own.columns
         known = own.select(*columns, *[weights] * weighted)
         if any(known[column].null_count() for column in columns):
             known = known.drop_nulls(columns)

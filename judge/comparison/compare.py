@@ -361,6 +361,9 @@ def _warnings(
         ),
         f"{cases.uneven} cases have different numbers of repetitions in the two runs; a rule fires "
         "only if it also does with each case counted once": cases.uneven,
+        f"{cases.uneven_numbers} cases have a score or a latency of different numbers of "
+        "repetitions in the two runs; the rule about it fires only if it also does with each case "
+        "counted once": cases.uneven_numbers,
         f"{cases.unscored} cases have a score in one run only; neither average score counts "
         "them": cases.unscored,
     }

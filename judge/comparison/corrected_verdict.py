@@ -153,9 +153,14 @@ def _ending(
         words: list[Word] = [
             known[name].word or word if name in known else word for name, word in by_judge.items()
         ]
-        # A verdict that no measure has comes from a critical case, or from a doubt about the runs.
-        if statistics.verdict not in by_judge.values():
-            words.append(statistics.verdict)
+        # Labels of a measure settle neither a critical case that turned nor a doubt about the runs,
+        # and each of them counts even where the judge's word for a measure is the same.
+        lines = {measure.line for measure in statistics.metrics}
+        lines |= {bridge.line for bridge in statistics.bridge}
+        if statistics.critical_flips:
+            words.append("regressed")
+        elif not lines.issuperset(statistics.reasons):  # the other reasons are doubts
+            words.append("inconclusive")
         word = min(words, key=ORDER.index, default="inconclusive")
         return (
             "regressed"

@@ -24,7 +24,7 @@ from assizes.judge.history.control_charts import (
     Point,
 )
 from assizes.judge.statistics.exact import rounded_value
-from assizes.judge.statistics.intervals import CONFIDENCE, z_of
+from assizes.judge.statistics.intervals import CONFIDENCE, ValueInterval, wilson, z_of
 
 SAME_PROBLEM_RUNS: Final = 3
 """Series that leave their references within this many runs of each other belong to one incident."""
@@ -44,6 +44,7 @@ class Series:
     slice_of: str = ""  # such as `tags.intent=refund`; empty: all cases
     falls_when_worse: bool = True  # false for latency
     span: float = 1.0  # width of the scale, 1 for a share; 0: it has no upper end
+    is_rate: bool = False  # the share of cases that are yes, as the pass rate
 
     @property
     def label(self) -> str:
@@ -201,8 +202,9 @@ def _watch_series(
     episodes: list[_Episode] = []
     points: list[TrendPoint] = []
     usual, learnt, state = None, 0, "learning"
-    # Each scale learns a reference of its own; the last one, of today, gives the state.
-    for scale in dict.fromkeys(scale for _, scale in moved):
+    # Each scale learns a reference of its own. That of the newest run comes last and gives the
+    # state, also where its judge had judged before the others.
+    for scale in reversed(dict.fromkeys(scale for _, scale in reversed(moved))):
         part = [point for point, of in moved if of == scale]
         usual = control_charts.reference(part, config)
         learnt = min(config.reference_runs, sum(point.usable for point in part))
@@ -216,6 +218,7 @@ def _watch_series(
         still = {episode.side for episode in new_episodes if episode.resolved is None}
         # Of two open sides the worse one counts.
         state = max(still, default="learning" if usual is None else "quiet")
+    points.sort(key=lambda point: order[point.run_id])
     trend = Trend(
         series=series.name,
         slice_of=series.slice_of,
@@ -274,22 +277,32 @@ def _episodes(
 def _trend_point(
     point: Point, original: float, series: Series, readings: Mapping[ChartSide, ChartReading]
 ) -> TrendPoint:
-    half, worse = z_of(CONFIDENCE) * point.se, readings.get("worse")
-    most = series.span or math.inf
+    worse, most = readings.get("worse"), series.span or math.inf
+    interval = _interval(point, is_rate=series.is_rate).clip(0.0, most)
     signals = {name for reading in readings.values() for name in reading.signals}
     return TrendPoint(
         run_id=point.run_id,
         at=point.at,
         value=rounded_value(original),
         bridged=rounded_value(point.value),
-        low=rounded_value(min(max(point.value - half, 0.0), most)),
-        high=rounded_value(min(max(point.value + half, 0.0), most)),
+        low=rounded_value(interval.low),
+        high=rounded_value(interval.high),
         items=point.items,
         judge=point.judge,
         usable=point.usable,
         z=rounded_value(worse.z) if worse else None,
         signals=tuple(sorted(signals)),
     )
+
+
+def _interval(point: Point, *, is_rate: bool) -> ValueInterval:
+    """The 95 % interval of a run's value: of a rate that of Wilson at the effective number of cases."""
+    value, quantile = point.value, z_of(CONFIDENCE)
+    if is_rate and 0 <= value <= 1:  # a bridged rate can lie beyond
+        variance = value * (1 - value)
+        # Where all cases agree, nothing is seen of how clusters hang together.
+        return wilson(value, variance / point.se**2 if point.se else point.items, quantile)
+    return ValueInterval(value - quantile * point.se, value + quantile * point.se)
 
 
 def _problems(episodes: Sequence[_Episode]) -> list[list[_Episode]]:

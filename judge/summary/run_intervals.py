@@ -123,7 +123,8 @@ def _metric_numbers(
     names = published_names(metrics)
     for metric in metrics:
         of_metric = {"status": "scored", "judge": metric.judge, "metric": metric.name}
-        of: _Values = partial(case_values.counted_values, counts.filter(**of_metric))
+        counted = counts.filter(**of_metric)
+        of: _Values = partial(case_values.counted_values, counted)
         if clusters is not None:
             own = headlines(scores).filter(**of_metric)
             numbers = pl.col("raw", "value", "success").cast(pl.Float64)
@@ -140,7 +141,11 @@ def _metric_numbers(
         yield f"{path}/mean_raw", raw
         yield f"{path}/mean_value", value
         if metric.pass_rate is not None:
-            yield f"{path}/pass_rate", value._replace(values=of("success"), rate=True)
+            decided = counted.drop_nulls("success")  # the scores that say pass or fail
+            passes = float(decided.filter("success")["rows"].sum())
+            known = (int(decided["rows"].sum()), metric.failed)
+            rate = RunNumber(of("success"), *known, rate=True, total=passes)
+            yield f"{path}/pass_rate", rate
         for name in metric.run_names:
             yield name, raw if metric.mean_value is None else value
 

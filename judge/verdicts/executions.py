@@ -13,6 +13,10 @@ PASS_FLAGGED = "pass_flagged"
 CASE = ("case_id", "repetition")
 """The columns that identify a row of `cases` within a run."""
 
+IS_PASS = pl.col("passed").fill_null(value=False)
+"""Whether a judged case passed. A flagged pass and an undecided case, which have no verdict, did
+not (decision 92)."""
+
 IS_LOW = (
     (pl.col("part") == "")
     & (pl.col("status") == "scored")

@@ -19,7 +19,7 @@ from assizes.judge.errors import ConfigurationError
 from assizes.judge.history.anchors import ANCHORS, Attribution, Scores, attribute_change, change
 from assizes.judge.rows import COMPLETE
 from assizes.judge.selection import sample_key
-from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows
+from assizes.judge.verdicts.executions import IS_PASS, PASS_FLAGGED, collect_rows
 from assizes.tasks.runs.calibrations import labels_of
 from assizes.tasks.store import RunRecord, Store
 
@@ -32,7 +32,6 @@ _UNCHANGED_SETTINGS: Final = {"manifest", "manifest_roots"}  # they say where tr
 _MAX_NAME_CHARS: Final = 54
 """Characters of the run's name that stay before the suffix: a name may have 63 in all."""
 
-_PASSED: Final = pl.col("passed").fill_null(value=False)  # null: undecided, or held back
 _HELD_BACK: Final = pl.col("flags").list.contains(PASS_FLAGGED)  # a pass that counts as none
 
 
@@ -169,7 +168,7 @@ def chosen_canaries(store: Store, run_id: str, config: CalibrationConfig) -> lis
     # An attack shows only in a case that both people and the judge failed before (decision 105).
     labelled = _failing_by_labels(config, store, run_id)
     # Such a case was judged and has neither a pass nor a pass that was held back.
-    fails = (pl.col("status") == "judged") & ~_PASSED & ~_HELD_BACK.fill_null(value=False)
+    fails = (pl.col("status") == "judged") & ~IS_PASS & ~_HELD_BACK.fill_null(value=False)
     rows = store.scan(run_id, "cases").group_by("case_id").agg(fails.all().alias("failed"))
     failed = {case_id for case_id, all_failed in collect_rows(rows).rows() if all_failed}
     return _first_cases(labelled & failed, config)
@@ -193,8 +192,8 @@ def canaries_of(store: Store, run_id: str | None, planted: int) -> Canaries:
     rows = store.scan(run_id, "cases").filter(pl.col("status") == "judged")
     seen = rows.select(
         "case_id",
-        _PASSED.alias("passed"),
-        (_PASSED | _HELD_BACK).alias("taken"),  # the judge passed it, whatever the pass counts as
+        IS_PASS.alias("passed"),
+        (IS_PASS | _HELD_BACK).alias("taken"),  # the judge passed it, whatever the pass counts as
         (pl.col("flags").list.len() > 0).alias("noticed"),
     ).sort("case_id")
     cases = collect_rows(seen)

@@ -27,7 +27,7 @@ from assizes.judge.labels.corrected import (
 )
 from assizes.judge.labels.rate_check import RateCheck, rate_check
 from assizes.judge.statistics.prediction_powered import CorrectedEstimate
-from assizes.judge.verdicts.executions import collect_rows
+from assizes.judge.verdicts.executions import IS_PASS, collect_rows
 from assizes.tasks.runs.calibrations import citation_lines, citations
 from assizes.tasks.runs.labels.label_sources import CountingLabels, LabelReader
 from assizes.tasks.store import RunRecord, Store
@@ -201,7 +201,7 @@ def _judged_cases(store: Store, run_id: str, metric: str) -> list[JudgedCase]:
     facts = ("cluster", "agent", "agent_version", "tags")
     cases = store.scan(run_id, "cases")
     if metric == VERDICT:
-        passed = pl.col("passed").cast(pl.Float64).alias("value")
+        passed = IS_PASS.cast(pl.Float64).alias("value")
         rows = cases.filter(pl.col("status") == "judged").select(*_KEY, passed, *facts)
     else:
         judge, _, name = metric.rpartition("/")

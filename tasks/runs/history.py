@@ -19,7 +19,7 @@ from assizes.judge.history.anchors import change
 from assizes.judge.history.control_charts import Point
 from assizes.judge.history.trends import Bridges, Series, Trends, trends
 from assizes.judge.rows import COMPLETE
-from assizes.judge.verdicts.executions import collect_rows
+from assizes.judge.verdicts.executions import IS_PASS, collect_rows
 from assizes.tasks.runs.anchor_runs import anchor_runs, overall_scores
 from assizes.tasks.runs.labels.labels_and_grades import answering_models
 from assizes.tasks.runs.series.run_series import Mean, RunSeries, run_series
@@ -33,7 +33,13 @@ LATENCY: Final = "agent_latency_ms"
 MAX_RUBRIC_NOTES: Final = 20
 """The most changes of rubrics that a history names, the latest."""
 
-_COLUMNS: Final[Mapping[str, str]] = {PASS_RATE: "passed", OVERALL: OVERALL, LATENCY: LATENCY}
+_COLUMNS: Final[Mapping[str, pl.Expr]] = {
+    PASS_RATE: IS_PASS,
+    OVERALL: pl.col(OVERALL),
+    LATENCY: pl.col(LATENCY),
+}
+"""The value of a judged case in each series of whole cases."""
+
 _SPANS: Final[Mapping[str, float]] = {OVERALL: 100.0, LATENCY: 0.0}  # widths; 0: no upper end
 _SLICES: Final = ("agent", "agent_version")
 _KEY: Final = ("case_id", "repetition")
@@ -85,6 +91,7 @@ def stored_trends(store: Store, run_range: RunRange, config: SeriesConfig) -> Tr
             slice_of=key.slice_of,
             falls_when_worse=key.name != LATENCY,
             span=_SPANS.get(key.name, 1.0),
+            is_rate=key.name == PASS_RATE,
         )
         for key, points in groups.items()
         if key.name in chosen
@@ -255,9 +262,7 @@ def _values(store: Store, run_id: str, slices: Sequence[str]) -> pl.LazyFrame:
     cases = store.scan(run_id, "cases").filter(pl.col("status") == "judged")
     groups = _cluster_and_slices(slices)
     case_values = [
-        cases.select(
-            pl.lit(name).alias("series"), pl.col(column).cast(pl.Float64).alias("value"), *groups
-        )
+        cases.select(pl.lit(name).alias("series"), column.cast(pl.Float64).alias("value"), *groups)
         for name, column in _COLUMNS.items()
     ]
     scores = store.scan(run_id, "scores").filter(pl.col("part") == "")

@@ -21,7 +21,7 @@ _SCHEMA: Final[dict[str, Any]] = {
     "series": pl.String,  # None: in the one row of a run without a judged case
     "mean": pl.Float64,
     "se": pl.Float64,
-    "items": pl.Int64,
+    "values": pl.Int64,  # `items` in tables whose pass rates left out flagged passes: made again
 }
 _BATCH: Final = 64  # runs whose settings are read together
 

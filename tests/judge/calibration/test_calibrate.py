@@ -77,6 +77,24 @@ def test_people_who_are_divided_decide_nothing():
     assert found.ceiling.pairs[0].agreement.accuracy.value == 0.5
 
 
+def test_a_grade_that_is_none_of_the_configured_levels_is_named():
+    items = [RatedItem("c1", "c1", {"ann": 2.0}, judged=4.0)]
+    wanted = r"levels: labels.csv and the judge have grades .* such as 2; accepted: 1, 3, 4"
+    with pytest.raises(ConfigurationError, match=wanted):
+        calibrate(SUBJECT, items, CalibrationConfig(levels=(1, 3, 4)))
+
+
+def test_an_adjudicator_may_settle_on_a_grade_that_nobody_else_gave():
+    items = [
+        RatedItem(f"c{n}", f"c{n}", {"ann": 2.0, "bob": 4.0}, 4.0, settled=4.0 if n else 3.0)
+        for n in range(12)
+    ]
+    found = calibrate(SUBJECT, items, PLAIN)
+    assert found.levels == (2.0, 3.0, 4.0)
+    assert found.confusion == ((0, 0, 0), (0, 0, 1), (0, 0, 11))
+    assert found.raters == ("ann", "bob")
+
+
 def test_the_ceiling_is_how_far_people_agree():
     items = [
         RatedItem(

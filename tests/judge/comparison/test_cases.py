@@ -312,6 +312,30 @@ def test_other_repetitions_of_the_same_cases_are_no_regression_by_themselves():
 
 
 @pytest.mark.row("005-03")
+@pytest.mark.parametrize("number", ["overall_score", "agent_latency_ms"])
+def test_a_number_that_one_repetition_lacks_is_no_regression_by_itself(number):
+    before = [*numbers("a", True, True), *numbers("b", False, False)]
+    # Without its score the good case counts less than the bad one, without its latency the fast one.
+    after = [row | {number: None} if n == 1 else row for n, row in enumerate(before)]
+    comparison = compared(before, after, max_latency_increase_pct=0.05)
+    assert deltas_of_the_rules(comparison) == deltas_of_the_runs(comparison)
+    assert comparison.verdict.reasons == ()
+    assert comparison.warnings == (
+        "1 cases have a score or a latency of different numbers of repetitions in the two runs; "
+        "the rule about it fires only if it also does with each case counted once",
+    )
+
+
+@pytest.mark.row("005-03")
+def test_a_latency_that_is_missing_hides_no_drop_of_the_pass_rate():
+    before = [*numbers("a", True, True, True), *numbers("b", False)]
+    after = [*numbers("a", True, False, False), *numbers("b", True)]  # by case 50 % -> 67 %
+    assert "pass rate fell" in compared(before, after).verdict.reasons[0]
+    after[0]["agent_latency_ms"] = None
+    assert "pass rate fell" in compared(before, after).verdict.reasons[0]
+
+
+@pytest.mark.row("005-03")
 def test_a_repeated_case_that_the_other_run_lacks_enters_no_rule():
     before = [*numbers("a", True, False), *numbers("b", False, False, False)]
     found = deltas_of_the_rules(compared(before, numbers("a", True, False)))

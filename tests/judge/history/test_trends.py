@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from assizes.judge.config.gates import SeriesConfig
@@ -98,6 +100,20 @@ def test_another_judge_begins_another_reference_and_blames_nobody():
     found = trends("nightly", [changed_judge(-0.2)], CONFIG)
     assert found.incidents == ()
     assert (found.series[0].state, found.series[0].reference_runs) == ("learning", 12)
+
+
+def test_a_judge_that_comes_back_goes_on_with_its_own_reference():
+    values, visit = FALLEN, range(20, 23)
+    runs = [
+        replace(point, judge="j2") if place in visit else point
+        for place, point in enumerate(points(values))
+    ]
+    found = trends("nightly", [Series("pass_rate", runs)], CONFIG)
+    trend, (incident,) = found.series[0], found.incidents
+    assert (trend.state, incident.state) == ("worse", "persisting")
+    assert [point.run_id for point in trend.points] == [point.run_id for point in runs]
+    own = [value for place, value in enumerate(values[:31]) if place not in visit]
+    assert trend.reference == pytest.approx(sum(own) / 28)
 
 
 def test_anchors_judged_by_both_bridge_the_series():

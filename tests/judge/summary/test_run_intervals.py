@@ -73,6 +73,26 @@ def test_a_yes_no_metric_has_an_interval_of_its_share():
     assert found["metrics/safe/pass_rate"].low == pytest.approx(wilson.low, abs=1e-9)
 
 
+def test_failed_scores_could_all_be_passes_or_fails_whatever_the_mean_value_is():
+    scores = [fraction_row(f"c{i}", "coverage", 0.6, passed=i > 1) for i in range(18)]
+    scores += [score_row(f"c{i}", "coverage", None) for i in range(18, 20)]
+    cases = [case_row(f"c{i}") for i in range(20)]
+    for rows in (cases, [*cases, case_row("c0", repetition=1)]):  # the second is by case
+        found = summary_of(rows, scores).intervals
+        rate, value = (found[f"metrics/coverage/{name}"] for name in ("pass_rate", "mean_value"))
+        assert (rate.coverage, rate.worst, rate.best) == (0.9, 0.8, 0.9)
+        assert (value.coverage, value.worst, value.best) == (0.9, 0.54, 0.64)
+
+
+def test_a_score_that_says_neither_pass_nor_fail_is_not_due_in_the_pass_rate():
+    scores = [fraction_row(f"c{i}", "coverage", 0.6, passed=i > 1 or None) for i in range(18)]
+    scores += [score_row(f"c{i}", "coverage", None) for i in range(18, 20)]
+    summary = summary_of([case_row(f"c{i}") for i in range(20)], scores)
+    (metric,), found = summary.metrics, summary.intervals["metrics/coverage/pass_rate"]
+    assert (metric.pass_rate, found.cases) == (1.0, 16)
+    assert (found.coverage, found.worst, found.best) == pytest.approx((16 / 18, 16 / 18, 1.0))
+
+
 def test_intervals_are_run_metrics_under_the_name_of_their_number():
     summary = summary_of(cases_of([True] * 9 + [False]))
     numbers, found = run_metrics(summary), summary.intervals["pass_rate"]

@@ -94,6 +94,21 @@ def test_labels_are_carried_to_another_judge_of_the_same_conversations(config: S
     assert "by another judge; agent version 1.0" in lines[1]
 
 
+def test_a_pass_that_is_held_back_is_no_pass_of_the_judge(config: StoreConfig):
+    held = pl.col("case_id") == CASES[1][0]
+    one = judged(OLD, all_pass())
+    cases = one.frames["cases"].with_columns(
+        passed=pl.when(~held).then("passed"),
+        flags=pl.when(held).then(pl.lit(["pass_flagged"])).otherwise("flags"),
+    )
+    with open_store(config, writing=True) as store:
+        put(store, replace(one, frames={**one.frames, "cases": cases}))
+        label(store, OLD, 45)
+        (number,) = corrected_numbers(store, OLD)
+    assert number.number.raw == pytest.approx(89 / 90)
+    assert (number.cases, number.number.labels, number.number.left_out) == (90, 45, {})
+
+
 def test_labels_are_not_carried_to_other_conversations(config: StoreConfig):
     with open_store(config, writing=True) as store:
         put(store, judged(OLD, people_say()))

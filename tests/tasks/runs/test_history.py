@@ -9,11 +9,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from assizes.judge.config.gates import SeriesConfig
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError, StoreError
+from assizes.judge.statistics.intervals import wilson
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.store import Store, open_store
 from tests.command import assizes
@@ -61,18 +63,47 @@ def test_every_number_of_a_run_is_a_point_in_order_of_time(store: Store):
     assert found["agent_latency_ms", ""] == [800.0] * 3
 
 
+def held_back(one: Run, case_ids: Sequence[str]) -> Run:
+    """The run with the passes of some cases held back: they have no verdict, and a flag says why."""
+    is_held = pl.col("case_id").is_in(case_ids)
+    rows = one.frames["cases"].with_columns(
+        passed=pl.when(~is_held).then("passed"),
+        flags=pl.when(is_held).then(pl.lit(["pass_flagged"])).otherwise("flags"),
+    )
+    return replace(one, frames={**one.frames, "cases": rows})
+
+
+def test_a_pass_that_is_held_back_counts_as_not_passed(store: Store):
+    said = cases(3, 4)
+    put(store, held_back(night(0, said), [said[0].case_id]))
+    only_rate = SeriesConfig(metrics=("pass_rate",), slices=("tags.intent",))
+    found = stored_trends(store, RunRange(), only_rate)
+    assert [(one.points[0].value, one.points[0].items) for one in found.series] == [(0.5, 4)] * 2
+
+
 def test_the_standard_error_is_that_of_clusters(store: Store):
     said = [
         replace(one, case_id=f"c{n % 3}", repetition=n // 3) for n, one in enumerate(cases(5, 9))
     ]
     put(store, night(0, said))
-    found = stored_trends(store, RunRange(), SeriesConfig(metrics=("pass_rate",)))
-    point = found.series[0].points[0]
+    found = stored_trends(store, RunRange(), SeriesConfig(metrics=("pass_rate", "tool_routing")))
+    rate, metric = (series.points[0] for series in found.series)
     passed = np.array([float(one.done) for one in said])
     sums = [(passed[n::3] - passed.mean()).sum() for n in range(3)]
-    se = (3 / 2 * sum(one**2 for one in sums)) ** 0.5 / 9
-    assert point.items == 9
-    assert point.high - point.value == pytest.approx(1.959964 * se, abs=1e-6)
+    variance = 3 / 2 * sum(one**2 for one in sums) / 9**2
+    assert (rate.items, metric.items) == (9, 9)
+    # Its values are 1 and 0.2: 0.8 times those of the pass rate, and 0.2.
+    half = 1.959964 * 0.8 * variance**0.5
+    assert metric.high - metric.value == pytest.approx(half, abs=1e-6)
+    effective = rate.value * (1 - rate.value) / variance
+    assert (rate.low, rate.high) == pytest.approx(wilson(rate.value, effective, 1.959964), abs=1e-6)
+
+
+def test_the_pass_rate_of_a_night_without_a_failure_has_an_interval(store: Store):
+    put(store, night(0, cases(43, 43)))
+    found = stored_trends(store, RunRange(), SeriesConfig(metrics=("pass_rate",)))
+    point = found.series[0].points[0]
+    assert (point.low, point.high) == (pytest.approx(0.918, abs=5e-4), 1.0)
 
 
 @pytest.mark.full
