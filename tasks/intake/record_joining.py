@@ -2,7 +2,7 @@
 
 Pieces of one conversation are joined on disk in two passes. The first writes the pieces one behind
 the other and notes where each stands and to which conversation it belongs; the second copies them
-conversation by conversation. Only ids and byte ranges are held in memory.
+conversation by conversation. Only ids, byte ranges and facts about the file are held in memory.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -133,6 +133,7 @@ def _write_lines(
     # Offset and size of each piece in the temporary file, by part.
     ranges: dict[str, list[tuple[int, int]]] = {}
     conversation_ids: dict[str, str] = {}  # part -> conversation
+    facts: set[str] = set()
     values = (entry for path in paths for entry in _values(path, document_bytes))
     with tempfile.TemporaryFile(dir=target.parent) as file:
 
@@ -152,6 +153,7 @@ def _write_lines(
                 continue
             for piece in pieces:
                 append(piece.part, _json_bytes(piece.value))
+                facts.update(format_.file_facts.told(piece.value))
                 if piece.conversation_id is not None:
                     conversation_ids.setdefault(piece.part, piece.conversation_id)
         # Conversations stand in the order of their first pieces.
@@ -161,14 +163,17 @@ def _write_lines(
         with target.open("wb") as out:
             for name, places in conversations.items():
                 texts = [_bytes_at(file, *place) for place in places]
-                out.writelines(texts if name.startswith(_STRAY) else _joined(texts, format_))
+                is_stray = name.startswith(_STRAY)
+                out.writelines(texts if is_stray else _joined(texts, format_, facts))
 
 
-def _joined(texts: list[bytes], format_: PieceFormat) -> Iterator[bytes]:
-    if format_.split_conversation is None:
+def _joined(texts: list[bytes], format_: PieceFormat, facts: Collection[str]) -> Iterator[bytes]:
+    split = format_.split_conversation
+    if split is None and not facts:
         yield b"[" + b",".join(texts) + b"]\n"
         return
-    for conversation in format_.split_conversation([strict_json(text) for text in texts]):
+    values = format_.file_facts.marked([strict_json(text) for text in texts], facts)
+    for conversation in split(values) if split else [values]:
         yield _json_bytes(conversation) + b"\n"
 
 

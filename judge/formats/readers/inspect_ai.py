@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from assizes.judge.case import MOST_MS, Case, Expected, ToolCall, Transcript, Turn
+from assizes.judge.case import MOST_MS, Case, Expected, ToolCall, Transcript, Turn, Usage
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.containers import Layout
 from assizes.judge.formats.shared.json_shapes import (
@@ -22,6 +22,7 @@ from assizes.judge.formats.shared.json_shapes import (
     numbered_objects,
     objects,
     sequence,
+    tokens,
     valid_labels,
 )
 from assizes.judge.formats.shared.messages import (
@@ -87,10 +88,11 @@ def _read(value: dict[str, Any]) -> Case:
         agent_version=name_of(mapping(log.get("revision"), "revision").get("commit")),
         cluster=name_of(metadata.get("cluster")) or sample_id,
         labels=valid_labels(
-            {
-                name: _grade(mapping(score, f"scores.{name}").get("value"))
+            (
+                (name, _grade(mapping(score, f"scores.{name}").get("value")))
                 for name, score in mapping(sample.get("scores"), "scores").items()
-            }
+            ),
+            builder.tally,
         ),
         metadata={**metadata, **early_end, **builder.metadata()},
     )
@@ -215,7 +217,7 @@ def _agent_around(event: dict[str, Any], spans: dict[str, dict[str, Any]]) -> st
 
 def _with_usage(turns: Sequence[Turn], sample: dict[str, Any]) -> tuple[Turn, ...]:
     """Put the tokens of a sample into its last answer: a log has them for all calls together."""
-    used = [usage_of(usage) for usage in mapping(sample.get("model_usage"), "model_usage").values()]
+    used = [_usage(model) for model in mapping(sample.get("model_usage"), "model_usage").values()]
     known = [usage for usage in used if usage is not None]
     if not known:
         return tuple(turns)
@@ -227,6 +229,21 @@ def _with_usage(turns: Sequence[Turn], sample: dict[str, Any]) -> tuple[Turn, ..
         }
     )
     return with_last_answer(turns, total)
+
+
+def _usage(model: Any) -> Usage | None:
+    """Return the tokens of one model, with the input that it read from its cache or wrote to it.
+
+    inspect_ai counts that input beside `input_tokens`. Older logs of OpenAI's models have it in
+    `input_tokens` as well: then the total is less than the sum of the parts.
+    """
+    if not isinstance(model, dict):
+        return None
+    cached = [model.get(f"input_tokens_cache_{name}") for name in ("read", "write")]
+    total = tokens(model.get("total_tokens"))
+    if total and tokens(model.get("input_tokens"), model.get("output_tokens"), *cached) > total:
+        return usage_of(model)
+    return usage_of({**model, "input_tokens": tokens(model.get("input_tokens"), *cached)})
 
 
 def _expected_values(target: Any) -> Expected:

@@ -7,14 +7,20 @@ labels. An export is written in time windows that overlap: rows with the same id
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from assizes.judge.case import Case, ToolResult
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared import json_shapes as shapes
-from assizes.judge.formats.shared.containers import Piece, piece_format
+from assizes.judge.formats.shared.containers import (
+    FileFacts,
+    Piece,
+    piece_format,
+    with_file_facts,
+)
 from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, usage_of
 from assizes.judge.formats.shared.otel_spans import chunks_of
 from assizes.judge.formats.shared.parsing import HUMAN_LABELS, FidelityCounter
@@ -40,6 +46,11 @@ _SNAKE: Final = {
     **{name: re.sub("[A-Z]", r"_\g<0>", name).lower() for name in _CAMEL_NAMES},
 }
 
+_WORD_TYPES: Final = ("CATEGORICAL", "TEXT", "CORRECTION")
+_IS_WIDE: Final = "is_wide"
+"""A mark on the row of a score whose name has a value outside 0 to 1 in another row of the file."""
+
+_NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
 _KEYS: Final = frozenset({"observations", "files", "source", "trace_id", "traceId"})
 
 
@@ -106,9 +117,7 @@ def _join(pieces: list[Any]) -> Case:
         agent_version=_first(observations, "release") or _first(observations, "version"),
         tags=_tags(observations),
         cluster=_first(rows, "user_id") or session,
-        labels=shapes.valid_labels(
-            {str(row.get("name")): shapes.amount(row.get("value")) for row in scores}
-        ),
+        labels=_labels(scores, tally),
         metadata={**_human_labels(scores), **tally.metadata()},
     )
 
@@ -180,6 +189,48 @@ def _tags(rows: list[dict[str, Any]]) -> dict[str, str]:
     return {**tags, **({"environment": environment} if environment else {})}
 
 
+def _labels(scores: list[dict[str, Any]], tally: FidelityCounter) -> dict[str, float]:
+    """Return the scores from 0 to 1 by name: a person's before any other, then the latest."""
+
+    def rank(row: dict[str, Any]) -> tuple[bool, datetime]:
+        return row.get("source") == "ANNOTATION", shapes.moment(row.get("timestamp")) or _NO_TIME
+
+    tally.count("dropped", "label in words", sum(map(_is_in_words, scores)))
+    return shapes.valid_labels(
+        ((str(row.get("name")), _number(row)) for row in sorted(scores, key=rank)),
+        tally,
+        (str(row.get("name")) for row in scores if row.get(_IS_WIDE)),
+    )
+
+
+def _is_in_words(score: dict[str, Any]) -> bool:
+    return score.get("data_type") in _WORD_TYPES
+
+
+def _number(score: dict[str, Any]) -> float | None:
+    # Beside a category stands its number, which counts the categories and grades nothing.
+    return None if _is_in_words(score) else shapes.amount(score.get("value"))
+
+
+def _wide_names(row: dict[str, Any]) -> Iterator[str]:
+    """Yield the name of a score that is not from 0 to 1.
+
+    No row says how far its scale goes: that stands in the project's score configurations, which no
+    export holds. On a scale from 1 to 5, only rows with other values tell that 1 is the worst.
+    """
+    value = _number(row) if "data_type" in row else None
+    if value is not None and not 0 <= value <= 1:
+        yield str(row.get("name"))
+
+
+def _with_wide_names(rows: list[Any], names: Collection[str]) -> list[Any]:
+    """Return the rows of a conversation, with a mark on the scores of these names."""
+    return [
+        {**row, _IS_WIDE: True} if "data_type" in row and str(row.get("name")) in names else row
+        for row in rows
+    ]
+
+
 def _human_labels(scores: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the scores that people gave (source `ANNOTATION`), as rows of a labels file."""
     rows = []
@@ -195,6 +246,10 @@ def _human_labels(scores: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 LANGFUSE: Final = replace(
-    piece_format("langfuse", _KEYS, _fits, _pieces, _join), other_objects=_listed_files
+    with_file_facts(
+        piece_format("langfuse", _KEYS, _fits, _pieces, _join),
+        FileFacts(told=_wide_names, marked=_with_wide_names),
+    ),
+    other_objects=_listed_files,
 )
 """The format of Langfuse's observations and scores."""

@@ -96,11 +96,12 @@ def traces_case(pieces: list[Any], tally: FidelityCounter) -> Case:
         tags=_tags(pieces[0]),
         cluster=name_of(metadata.get("mlflow.trace.user")) or session,
         labels=valid_labels(
-            {
-                name: value
-                for name, value in _values(assessments, "feedback").items()
-                if isinstance(value, bool | int | float)
-            }
+            (
+                (as_text(assessment.get("assessment_name")), value)
+                for assessment in assessments
+                if isinstance(value := _value(assessment, "feedback"), bool | int | float)
+            ),
+            tally,
         ),
         metadata={**_human_labels(assessments), **tally.metadata()},
     )

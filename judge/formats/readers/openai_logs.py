@@ -5,7 +5,7 @@
 
 Every request repeats the whole history. Requests each of which begins with the request before and
 its answer form a chain; the longest chain of a conversation becomes the transcript. Requests
-without a conversation id are grouped by their first messages.
+without a conversation id are grouped by their messages up to the first one of the user.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from assizes.judge.formats.shared.provider_messages import add_openai_messages, 
 from assizes.judge.formats.shared.turn_chains import Chain, RecordedCall, chains_of
 
 _IDS: Final = ("conversation_id", "session_id", "thread_id")
-_OPENING_MESSAGES: Final = 2
-"""Messages at the beginning of a request by which requests without an id are grouped."""
-
 _START_FIELDS: Final = ("started_at", "created_at", "timestamp", "time", "start_time")
 _END_FIELDS: Final = ("ended_at", "completed_at", "end_time")
 _RECORD_FIELDS: Final = {
@@ -48,10 +45,18 @@ def _pieces(value: Any) -> Iterator[Piece]:
     if not _fits(value):
         raise DataError("schema", "record: no request with messages and model")
     conversation_id = _conversation_id(value)
-    opening = _request(value).get("messages")
-    if isinstance(opening, list):  # any other value is rejected when the case is made
-        opening = opening[:_OPENING_MESSAGES]
+    opening = _opening(_request(value).get("messages"))
     yield Piece(conversation_id or shapes.content_id(opening), conversation_id, value)
+
+
+def _opening(messages: Any) -> Any:
+    """Return the messages by which requests without an id are grouped: up to the first user's."""
+    if not isinstance(messages, list):  # rejected when the case is made
+        return messages
+    for place, message in enumerate(messages):
+        if isinstance(message, dict) and message.get("role") == "user":
+            return messages[: place + 1]
+    return messages
 
 
 def _split(pieces: list[Any]) -> list[list[Any]]:
@@ -75,12 +80,14 @@ def _join(pieces: list[Any]) -> Case:
     first, last = chain.calls[0].record, chain.calls[-1].record
     # Facts about the whole come from the last request of the chain.
     request, metadata = _request(last), _metadata(last)
+    # Conversations may share their first request and an answer without an id, such as `Hello!`.
+    named = first if _response(first).get("id") else last
     # The last request repeats the whole history: its system prompts and fidelity counts are read.
     _read(last, builder)
     return Case(
         case_id=_conversation_id(last)
         or shapes.first_identifier(first, ("id", "request_id"))
-        or shapes.content_id([_request(first).get("messages"), _response(first)]),
+        or shapes.content_id([_request(named).get("messages"), _response(named)]),
         transcript=Transcript(
             turns=chain.turns,
             system=builder.system_text(),

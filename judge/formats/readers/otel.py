@@ -81,7 +81,7 @@ def _join(pieces: list[Any]) -> Case:
         agent=_most_frequent(pieces, _AGENTS),
         agent_version=_most_frequent(pieces, _VERSIONS) or name_of(pieces[0].get("version")),
         cluster=_most_frequent(pieces, _USERS) or session,
-        labels=valid_labels(_evaluations(pieces)),
+        labels=valid_labels(_evaluations(pieces), tally),
         metadata={**metadata, **tally.metadata()},
     )
 
@@ -97,19 +97,16 @@ def _most_frequent(pieces: list[dict[str, Any]], names: tuple[str, ...]) -> str 
     return None
 
 
-def _evaluations(pieces: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the scores in the spans' events `gen_ai.evaluation.result`, by name."""
-    scores: dict[str, float] = {}
+def _evaluations(pieces: list[dict[str, Any]]) -> Iterator[tuple[str, float | None]]:
+    """Yield name and value of the scores in the spans' events `gen_ai.evaluation.result`."""
     for piece in pieces:
         for event in piece["events"]:
             if not isinstance(event, dict) or event.get("name") != "gen_ai.evaluation.result":
                 continue
             attributes = attributes_of(event.get("attributes"))
             name = name_of(attributes.get("gen_ai.evaluation.name"))
-            value = amount(attributes.get("gen_ai.evaluation.score.value"))
-            if name is not None and value is not None:
-                scores[name] = value
-    return scores
+            if name is not None:
+                yield name, amount(attributes.get("gen_ai.evaluation.score.value"))
 
 
 OTEL: Final = piece_format("otel", _KEYS, _fits, _pieces, _join)

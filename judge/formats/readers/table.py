@@ -81,9 +81,14 @@ class _TableReader:
     def joined_case(self, rows: list[Any]) -> Case:
         """The case of all rows of one conversation."""
         builder = _TimedBuilder(FidelityCounter())
+        prompts = set[str]()  # of the column `system`, which may repeat one in every row
         for row in self._ordered(rows):
             for name in row.keys() - self.columns.names():
                 builder.tally.count("unread", name)
+            system = self._cell(row, "system")
+            if system is not None and (prompt := shapes.as_text(system)) not in prompts:
+                prompts.add(prompt)
+                builder.add({"role": "system", "content": system}, {})
             for message in self._messages(row):
                 builder.add(message, self._figures(row) if self.columns.joins_rows else {})
         if not builder.turns:
@@ -133,10 +138,8 @@ class _TableReader:
         )
 
     def _messages(self, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The messages of a row in the shape of chat completions."""
+        """What is said in a row, as messages in the shape of chat completions."""
         columns = self.columns
-        if (system := self._cell(row, "system")) is not None:
-            yield {"role": "system", "content": system}
         if columns.role is not None:
             yield from self._turn_message(row)
         elif columns.conversation is not None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
@@ -106,6 +106,17 @@ class Piece(NamedTuple):
     value: Any
 
 
+class FileFacts(NamedTuple):
+    """What some pieces tell of the conversations of their whole file, such as a score's scale."""
+
+    told: Callable[[Any], Iterable[str]]  # the facts that the value of one piece tells
+    # The values of a conversation, marked with what of the file's facts concerns them.
+    marked: Callable[[list[Any], Collection[str]], list[Any]]
+
+
+_NO_FACTS: Final = FileFacts(lambda _: (), lambda values, _: values)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PieceFormat(Format):
     """A format whose conversations are scattered over a file in pieces, such as spans.
@@ -121,6 +132,7 @@ class PieceFormat(Format):
     # Splits pieces that were joined under one id but belong to several conversations; None where an
     # id has one conversation only.
     split_conversation: Callable[[list[Any]], list[list[Any]]] | None
+    file_facts: FileFacts = _NO_FACTS
 
 
 def piece_format(
@@ -141,12 +153,31 @@ def piece_format(
         with schema_errors():
             return join_pieces(joined)
 
+    return with_file_facts(
+        PieceFormat(
+            name=name,
+            keys=keys,
+            fits=fits,
+            case=case,
+            pieces=pieces,
+            split_conversation=split_conversation,
+        ),
+        _NO_FACTS,
+    )
+
+
+def with_file_facts(format_: PieceFormat, file_facts: FileFacts) -> PieceFormat:
+    """Return a format of pieces that heeds what they tell of their whole file."""
+    split = format_.split_conversation
+
     def records(document: bytes) -> list[bytes]:
         """Join the conversations of a file in memory; `tasks.intake` joins them on disk."""
         parts: dict[str, list[Any]] = {}  # part -> values of its pieces
         conversation_ids: dict[str, str] = {}  # part -> conversation; most pieces name none
-        for piece in (piece for value in _values_of(document) for piece in pieces(value)):
+        facts: set[str] = set()
+        for piece in (piece for value in _values_of(document) for piece in format_.pieces(value)):
             parts.setdefault(piece.part, []).append(piece.value)
+            facts.update(file_facts.told(piece.value))
             if piece.conversation_id is not None:
                 conversation_ids.setdefault(piece.part, piece.conversation_id)
         joined: dict[str, list[Any]] = {}  # conversation -> values, by first piece
@@ -154,19 +185,11 @@ def piece_format(
             joined.setdefault(conversation_ids.get(part, part), []).extend(values)
         return [
             json.dumps(conversation, ensure_ascii=False).encode()
-            for values in joined.values()
-            for conversation in (split_conversation(values) if split_conversation else [values])
+            for values in (file_facts.marked(each, facts) for each in joined.values())
+            for conversation in (split(values) if split else [values])
         ]
 
-    return PieceFormat(
-        name=name,
-        keys=keys,
-        fits=fits,
-        case=case,
-        records=records,
-        pieces=pieces,
-        split_conversation=split_conversation,
-    )
+    return replace(format_, file_facts=file_facts, records=records)
 
 
 def _values_of(document: bytes) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from assizes.judge.case import MOST_TOKENS, MOST_USD
 from assizes.judge.errors import DataError
-from assizes.judge.formats.shared.parsing import strict_json
+from assizes.judge.formats.shared.parsing import FidelityCounter, strict_json
 from assizes.judge.rows import as_json
 
 CONVERSATION_IDS: Final = ("conversation_id", "session_id", "thread_id", "id")
@@ -160,10 +160,21 @@ def between_ms(start: datetime | None, end: datetime | None) -> float | None:
     return round((end - start).total_seconds() * 1000, 3)  # to the microsecond
 
 
-def valid_labels(values: Mapping[str, float | None]) -> dict[str, float]:
-    """Return the values from 0 to 1; the labels of a case can have no others."""
-    pairs = values.items()
-    return {name: float(value) for name, value in pairs if value is not None and 0 <= value <= 1}
+def valid_labels(
+    scores: Iterable[tuple[str, float | None]],
+    tally: FidelityCounter,
+    known_wide: Iterable[str] = (),
+) -> dict[str, float]:
+    """Return the scores of a case that go from 0 to 1, by name; the last one of a name counts.
+
+    The labels of a case can be no others. Where one score of a name is outside, all of that name
+    are on another scale, on which 1 may be the worst. These are counted as dropped. `known_wide`
+    are further names whose scores are on another scale.
+    """
+    known = [(name, float(value)) for name, value in scores if value is not None]
+    wide = {*known_wide, *(name for name, value in known if not 0 <= value <= 1)}
+    tally.count("dropped", "label on another scale", sum(name in wide for name, _ in known))
+    return {name: value for name, value in known if name not in wide}
 
 
 def conversation_id(record: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:

@@ -211,12 +211,16 @@ def usage_of(value: Any) -> Usage | None:
     if not value or not isinstance(value, dict):
         return None
     fields: dict[str, Any] = value
-    input_tokens = tokens(
-        first_present(fields, ("prompt_tokens", "input_tokens", "input", "promptTokens")),
-        # Anthropic's `input_tokens` leave out what was read from the cache or written to it.
-        fields.get("cache_read_input_tokens"),
-        fields.get("cache_creation_input_tokens"),
-    )
+    prompt = first_present(fields, ("prompt_tokens", "promptTokens"))
+    input_tokens = tokens(prompt)
+    if prompt is None:
+        input_tokens = tokens(
+            first_present(fields, ("input_tokens", "input")),
+            # Anthropic and Langfuse count what was read from the cache or written to it beside the
+            # input; `prompt_tokens` hold it, also where LiteLLM writes Anthropic's counts as well.
+            fields.get("cache_read_input_tokens"),
+            fields.get("cache_creation_input_tokens"),
+        )
     output_tokens = tokens(
         first_present(fields, ("completion_tokens", "output_tokens", "output", "completionTokens"))
     )

@@ -21,8 +21,10 @@ from assizes.judge.formats.shared.messages import (
     with_last_answer,
 )
 from assizes.judge.formats.shared.parsing import FidelityCounter
+from assizes.judge.formats.shared.tool_steps import ToolStep, is_alike, with_tools
 from assizes.judge.formats.shared.turn_chains import (
     RecordedCall,
+    TracePart,
     chains_of,
     join_compacted_parts,
     join_parts,
@@ -88,8 +90,11 @@ def conversation(spans: Sequence[TraceSpan], tally: FidelityCounter) -> Transcri
         traces.setdefault(span.trace, []).append(span)
     others = sum(span.kind == "other" for span in ordered)
     tally.count("dropped", "span of another kind", others)
-    join = join_compacted_parts if any(span.compacted for span in ordered) else join_parts
-    turns = join([_trace_turns(trace, tally) for trace in traces.values()], tally)
+    parts = [_trace_turns(trace, tally) for trace in traces.values()]
+    if any(span.compacted for span in ordered):
+        turns = join_compacted_parts([part.turns for part in parts], tally)
+    else:
+        turns = join_parts(parts, tally)
     turns = _with_earlier_retrievals(turns, traces.values(), tally)
     systems = list(dict.fromkeys(text for span in _model_spans(ordered) for text in span.systems))
     tools = {tool.name: tool for span in ordered for tool in span.tools}
@@ -108,7 +113,7 @@ def conversation(spans: Sequence[TraceSpan], tally: FidelityCounter) -> Transcri
     return _with_totals(transcript, ordered)
 
 
-def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> tuple[Turn, ...]:
+def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> TracePart:
     models = [span for span in _model_spans(spans) if span.input_turns or span.output_turns]
     if models:
         names = _agent_names(spans)
@@ -128,16 +133,18 @@ def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> tuple[Tu
             turns = longest.turns
     else:
         turns = _outermost_turns(spans)  # no model call was recorded with its content
-    turns = _with_tools(turns, [(span, span.call) for span in spans if span.call is not None])
+    turns = with_tools(turns, _tool_steps(spans))
     # The passages of a trace's last retrieval step belong to the answer with which it ends.
     retrievals = _retrieval_spans(spans)
     if retrievals:
         turns = with_last_agent_turn(turns, {"chunks": retrievals[-1].chunks})
+    given_count = len(list(itertools.takewhile(lambda turn: turn.trace_id is None, turns)))
     # What the user wrote has no span of its own, but belongs to the trace.
-    return tuple(
+    placed = (
         turn if turn.trace_id else turn.model_copy(update={"trace_id": spans[0].trace})
         for turn in turns
     )
+    return TracePart(tuple(placed), given_count)
 
 
 def _model_spans(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
@@ -243,54 +250,30 @@ def _outermost_turns(spans: Sequence[TraceSpan]) -> tuple[Turn, ...]:
     return ()
 
 
-def _with_tools(
-    turns: Sequence[Turn], tools: Iterable[tuple[TraceSpan, ToolCall]]
-) -> tuple[Turn, ...]:
-    """Insert the tool calls and results that only tool spans hold."""
-    result = list(turns)
-    for span, call in tools:
-        place = _calling_turn(result, call)
-        placed = Turn(role="tool", started_at=span.start, trace_id=span.trace, span_id=span.id)
-        answer = placed.model_copy(update={"tool_result": span.result})
-        if place is None:
-            # No turn has the call: it goes in front of the closing answers, which came after it.
-            at = len(result)
-            while at and result[at - 1].role == "assistant" and not result[at - 1].tool_calls:
-                at -= 1
-            call_turn = placed.model_copy(update={"role": "assistant", "tool_calls": (call,)})
-            result[at:at] = [call_turn, *([answer] if span.result else [])]
-        elif span.result is not None and not _has_result(result, place, call):
-            result.insert(_behind_results(result, place), answer)
-    return tuple(result)
+def _tool_steps(spans: Sequence[TraceSpan]) -> list[ToolStep]:
+    """Return the executions of tools in order; several spans may tell of one.
 
-
-def _calling_turn(turns: Sequence[Turn], call: ToolCall) -> int | None:
-    """Return the index of the turn that made a call; None when no turn did."""
-    calls = [(place, made) for place, turn in enumerate(turns) for made in turn.tool_calls]
-    same_id = (place for place, made in calls if call.id is not None and made.id == call.id)
-    alike = (place for place, made in calls if _is_alike(made, call))
-    return next(itertools.chain(same_id, alike), None)
-
-
-def _is_alike(first: ToolCall, second: ToolCall) -> bool:
-    # Two ids that differ are two calls, however alike; some frameworks record an id on one side.
-    same = (first.name, first.arguments, first.raw) == (second.name, second.arguments, second.raw)
-    return same and None in (first.id, second.id)
-
-
-def _has_result(turns: Sequence[Turn], place: int, call: ToolCall) -> bool:
-    """Whether a call of a turn has a result: one with its id, or a result for each of its calls."""
-    ids = {turn.tool_result.call_id for turn in turns if turn.tool_result is not None}
-    result_count = _behind_results(turns, place) - place - 1
-    return (call.id is not None and call.id in ids) or result_count >= len(turns[place].tool_calls)
-
-
-def _behind_results(turns: Sequence[Turn], place: int) -> int:
-    """Return the index behind the tool results that follow a turn."""
-    place += 1
-    while place < len(turns) and turns[place].role == "tool":
-        place += 1
-    return place
+    These are spans of one call with one id, and a span that lies within that of the same call.
+    """
+    by_id = {(span.trace, span.id): span for span in spans}
+    steps: dict[tuple[str | None, ...], ToolStep] = {}
+    for span in spans:
+        if span.call is None:
+            continue
+        outermost, call = span, span.call
+        for above in _spans_around(span, by_id):
+            if above.call is not None and is_alike(above.call, span.call):
+                outermost, call = above, above.call
+        # An id alone tells no call: some providers use it again.
+        same_call = (call.id, call.name, repr(call.arguments), call.raw)
+        key = (outermost.trace, outermost.id) if call.id is None else same_call
+        step = steps.setdefault(
+            key,
+            ToolStep(outermost.trace, outermost.id, outermost.start, call, outermost.result),
+        )
+        if step.result is None:
+            steps[key] = step._replace(result=span.result)
+    return list(steps.values())
 
 
 def _with_earlier_retrievals(

@@ -124,6 +124,22 @@ def test_langfuse_in_parquet_by_its_manifest_reads_what_the_manifest_names(tmp_p
         plan_intake(config, 2, spool)
 
 
+def test_a_score_above_1_tells_the_scale_of_its_name_in_all_objects_of_a_manifest(tmp_path: Path):
+    def rows(number: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        own = {"trace_id": f"t{number}", "session_id": f"s{number}"}
+        seen = {**OBSERVED, **own, "id": f"o{number}"}
+        return seen, {**SCORED, **own, "id": f"x{number}", "name": "stars", "value": number}
+
+    for folder in ("scores", "manifests"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "scores" / "a.jsonl").write_bytes(lines(*rows(1), SCORED, OBSERVED))
+    (tmp_path / "scores" / "b.jsonl").write_bytes(lines(*rows(5)))
+    keys = [{"key": f"scores/{name}.jsonl"} for name in "ab"]
+    (tmp_path / "manifests" / "a.json").write_text(json.dumps({"files": keys}), encoding="utf-8")
+    found = [record.case for record in taken_in(tmp_path / "manifests")[1] if record.case]
+    assert {each.case_id: each.labels for each in found} == {"s1": {"helpful": 0.5}, "s5": {}}
+
+
 @pytest.mark.parametrize("stray", ["[[]]", "[]", "[1]", '[{"x": 1}]', '[ {"trace_id": "t"} ]'])
 @pytest.mark.parametrize("name", ["langfuse", "mlflow", "otel_spans", "openai_logs"])
 def test_a_list_among_the_pieces_is_one_reject(tmp_path: Path, name: str, stray: str):

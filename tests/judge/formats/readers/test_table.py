@@ -90,6 +90,41 @@ def test_prompts_calls_results_and_figures_of_turns_are_read():
     assert (answered.tool_result.call_id, answered.tool_result.content) == ("c1", "late")
 
 
+@pytest.mark.parametrize(
+    ("prompts", "system", "moved"),
+    [
+        (["Be kind.", "Be kind.", "Be kind."], "Be kind.", {}),
+        ([None, "Be kind.", "Be kind."], "Be kind.", {"moved system message": 1}),
+        (
+            ["Be kind.", "Be brief.", "Be kind."],
+            "Be kind.\n\nBe brief.",
+            {"moved system message": 1},
+        ),
+    ],
+)
+def test_a_prompt_that_stands_in_every_row_of_a_conversation_counts_once(
+    prompts: list[str | None], system: str, moved: dict[str, int]
+):
+    said = [("user", "Where?"), ("bot", "On its way."), ("user", "Thanks")]
+    (case,) = cases(
+        {**TURNS, "system": "prompt"},
+        *(
+            row(1, n, *turn, prompt=prompt)
+            for n, (turn, prompt) in enumerate(zip(said, prompts, strict=True))
+        ),
+    )
+    assert case.transcript.system == system
+    assert spoken(case) == [("user", "Where?"), ("assistant", "On its way."), ("user", "Thanks")]
+    assert case.metadata.get("fidelity", {}) == moved
+
+
+def test_a_prompt_beside_each_exchange_of_a_conversation_counts_once():
+    columns = {"id": "id", "turn": "n", "request": "q", "response": "a", "system": "prompt"}
+    asked = [{"id": 1, "n": 1, "q": "A?", "a": "A."}, {"id": 1, "n": 2, "q": "B?", "a": "B."}]
+    (case,) = cases(columns, *({**one, "prompt": "Be kind."} for one in asked))
+    assert (case.transcript.system, len(case.transcript.turns)) == ("Be kind.", 4)
+
+
 def test_a_word_for_a_speaker_that_is_not_known_is_a_reject_that_names_the_setting():
     with pytest.raises(DataError) as refused:
         cases(TURNS, row("a", 1, "Kunde", "Hallo"))
