@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from assizes.deployments.server import check_port
 from assizes.deployments.settings import API_TOKEN, api_token, read_optional_config
@@ -28,6 +28,7 @@ from assizes.deployments.web.causes import pages as cause_pages
 from assizes.deployments.web.causes import routes as cause_routes
 from assizes.deployments.web.labelling import annotate, desk, labels_page
 from assizes.deployments.web.load.places import Places
+from assizes.deployments.web.query_names import refuse_unknown_parameters
 from assizes.deployments.web.read_routes import StoreReader
 from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.errors import ConfigurationError, NoStore, StoreBusy
@@ -52,6 +53,7 @@ def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
         responses=guard.problem_responses(401, 422),
+        dependencies=[Depends(refuse_unknown_parameters)],
     )
     app.state.library = StoreReader(config.store, labelling=access.labelling)
     app.state.access = access
@@ -68,8 +70,10 @@ def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
     guard.install_handlers(app, pages.problem_page)
     _describe_problems(app)
     app.add_middleware(Places, busy=guard.busy_response, open_path=guard.OPEN)
-    # Last, so outermost: defects have headers too, and nobody shares an answer who may not ask.
+    # Outside of all that answers: defects have headers too, and nobody shares an answer who may not
+    # ask.
     app.add_middleware(guard.Guard, access=access, login_page=login.login_page)
+    app.add_middleware(guard.HeadAsGet)
     return app
 
 

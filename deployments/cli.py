@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 from typer import Argument, Option
 
-from assizes.deployments import commands, options, terminal, usage
+from assizes.deployments import command_output, commands, options, terminal, usage
 from assizes.deployments.command_groups import (
     align_cli,
     cascade_cli,
@@ -81,7 +81,12 @@ def _every_command(
 
 @app.command()
 def demo(
-    folder: Annotated[Path, Option(help="Where the demo keeps its files.")] = Path(".assizes/demo"),
+    folder: Annotated[
+        Path,
+        Option(
+            metavar="<path>", parser=options.named_folder, help="Where the demo keeps its files."
+        ),
+    ] = Path(".assizes/demo"),
     nights: Annotated[
         bool, Option("--nights", help="Three nights with two planted faults; one is mended again.")
     ] = False,
@@ -308,6 +313,7 @@ def command_line() -> Any:
 def main() -> NoReturn:
     """Run the command line as a process of its own."""
     collect_seldom()
+    command_output.guard_output()
     try:
         run_command_line()
     except SystemExit as exited:

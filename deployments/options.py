@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from typer import Argument, Context, Option
+from typer import Argument, BadParameter, Context, Option
 from typer.core import TyperGroup
 
 from assizes.judge.errors import AssizesError
@@ -29,12 +29,58 @@ AsJson = Annotated[bool, Option("--json", help="Print one JSON document on stdou
 Verbose = Annotated[
     bool, Option("--verbose", help="Show Prefect's log and the traceback of a defect.")
 ]
-EndpointUrl = Annotated[str | None, Option(help="Endpoint of an S3 store other than AWS.")]
 Columns = Annotated[
     list[str] | None,
     Option("--column", help="What a column of a table holds, e.g. id=ticket; repeatable."),
 ]
 Yes = Annotated[bool, Option("--yes", help="Do it; without this, only say what would be done.")]
+MAX_NUMBER: Final = 1_000_000_000
+"""The largest number that an option takes; none needs more, and what counts with them has bounds."""
+
+
+def check_number(context: Context, parameter: Any, value: Any) -> Any:
+    """Refuse a number that cannot be counted with; other values are as good as they are.
+
+    Raises:
+        BadParameter: the number is NaN, infinite, or beyond `MAX_NUMBER` on either side of 0.
+    """
+    # A comparison with NaN is false, whichever way it is written.
+    if isinstance(value, int | float) and not -MAX_NUMBER <= value <= MAX_NUMBER:
+        wanted = f"a number between -{MAX_NUMBER:,} and {MAX_NUMBER:,}"
+        raise BadParameter(f"must be {wanted} (given {value})", ctx=context, param=parameter)
+    return value
+
+
+def named_place(text: str) -> str:
+    """A path or a URI as it was typed, where an empty one would mean the working folder.
+
+    Raises:
+        BadParameter: the text is empty, e.g. that of an unset shell variable.
+    """
+    if not text.strip():
+        raise BadParameter("an empty path names nothing; `.` is the working folder")
+    return text
+
+
+def _endpoint(text: str) -> str:
+    from assizes.judge.config import ENDPOINT_FORM, is_endpoint
+
+    if not is_endpoint(text):
+        raise BadParameter(f"must be {ENDPOINT_FORM} (given {text!r})")
+    return text
+
+
+EndpointUrl = Annotated[
+    str | None,
+    Option(metavar="<str>", parser=_endpoint, help="Endpoint of an S3 store other than AWS."),
+]
+
+
+def named_folder(text: str | Path) -> Path:
+    """The same as a path; a default is one already."""
+    return text if isinstance(text, Path) else Path(named_place(text))
+
+
 RUN_NAMES: Final = "latest, NAME, NAME@2026-11-20, NAME~1 (the one before), or an id, shortened"
 
 
@@ -148,7 +194,18 @@ def visible_commands(group: TyperGroup, prefix: str = "") -> dict[str, Any]:
 
 
 class ListingGroup(TyperGroup):
-    """A command group that lists its commands, each with the first paragraph of its help, uncut."""
+    """A command group that lists its commands, each with the first paragraph of its help, uncut.
+
+    It checks the numbers of every option of its commands.
+    """
+
+    def __init__(self, **attrs: Any) -> None:
+        """Make the group as typer does, of the commands in `attrs`."""
+        super().__init__(**attrs)
+        for command in self.commands.values():
+            parameters: Sequence[Any] = command.params
+            for parameter in parameters:
+                parameter.callback = parameter.callback or check_number
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the listing; hidden commands, which are old names, are not in it."""

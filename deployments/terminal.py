@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,8 +30,13 @@ def printable(text: str, keep: str = "") -> str:
 
 def print_stderr(text: str) -> None:
     """Write one line to stderr, looked up at each call because a progress bar redirects it."""
-    sys.stderr.write(f"assizes: {printable(' '.join(text.split()))}\n")
-    sys.stderr.flush()
+    _write_stderr(f"assizes: {printable(' '.join(text.split()))}\n")
+
+
+def _write_stderr(text: str) -> None:
+    with suppress(OSError):  # nobody reads it any more: the command and its exit code stay the same
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 class StderrLines(logging.Handler):
@@ -42,13 +49,32 @@ class StderrLines(logging.Handler):
 
 
 def json_text(document: Any, indent: int | None = None) -> str:
-    """A JSON document whose unprintable characters are written as escapes, which parse the same."""
-    text = json.dumps(document, indent=indent, ensure_ascii=False, default=str)
+    """A JSON document whose unprintable characters are written as escapes, which parse the same.
+
+    NaN and infinities, for which JSON has no number, are `null`.
+    """
+    try:
+        text = _dumped(document, indent)
+    except ValueError:
+        text = _dumped(_without_infinities(document), indent)
     if text.replace("\n", "").isprintable():
         return text
     return "".join(
         char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text
     )
+
+
+def _dumped(document: Any, indent: int | None) -> str:
+    return json.dumps(document, indent=indent, ensure_ascii=False, default=str, allow_nan=False)
+
+
+def _without_infinities(value: Any) -> Any:
+    """The same document with `null` for each number that is not finite."""
+    if isinstance(value, dict):
+        return {name: _without_infinities(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_infinities(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def own_command() -> str:
@@ -128,7 +154,7 @@ class JsonLines(logging.Handler):
             body["error"] = record.exc_info[0].__name__  # the message may quote a transcript
         if dropped:
             body["not_repeated"] = dropped
-        sys.stderr.write(json_text(body) + "\n")
+        _write_stderr(json_text(body) + "\n")
 
     def _count_dropped(self, record: logging.LogRecord) -> int | None:
         """How many of this kind were dropped since the last line; `None`: so is this record."""

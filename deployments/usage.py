@@ -40,7 +40,6 @@ STORE_MEANT: Final[Mapping[str, str]] = {
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "--dry-run": "`assizes plan` says what a run would ask and cost",
-    "--log-format": "it stands before the command: `assizes --log-format json run`",
     "--uri": "[transcripts] uri names the transcripts: --set transcripts.uri=FOLDER",
     "--input": "[transcripts] uri names the transcripts: --set transcripts.uri=FOLDER",
 }
@@ -144,6 +143,8 @@ def _unknown_option(error: Any, names: list[str]) -> str:
         hint = f"options of a command come after it: `assizes run {option} ...`"
         return f"there is no option {option} before a command; {hint}"
     fault = f"`{command}` has no option {option}"
+    if option == "--log-format":
+        return f"{fault}; it stands before the command: `{_before_command(option, names)}`"
     if option in _ELSEWHERE:
         return f"{fault}; {_ELSEWHERE[option]}"
     if settings := _settings_called(option.removeprefix("--").replace("-", "_")):
@@ -153,6 +154,19 @@ def _unknown_option(error: Any, names: list[str]) -> str:
     near = " or ".join(sorted(error.possibilities or ()))
     hint = f"did you mean {near}? " if near else ""
     return f"{fault}; {hint}`{command} --help` lists its options"
+
+
+def _before_command(option: str, names: list[str]) -> str:
+    """The typed command with an option of `assizes` itself, which stands after its name, before it."""
+    words = sys.argv[1:]
+    place = next((at for at, word in enumerate(words) if word.split("=")[0] == option), None)
+    if place is None:
+        return shlex.join(["assizes", option, "json", *names])
+    given, after = words[place], words[place + 1 :]
+    value = after[:1] if "=" not in given and after and not after[0].startswith("-") else []
+    if "=" not in given and not value:
+        return shlex.join(["assizes", option, "json", *words[:place], *after])
+    return shlex.join(["assizes", given, *value, *words[:place], *after[len(value) :]])
 
 
 def _settings_called(field: str) -> list[str]:

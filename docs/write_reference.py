@@ -510,7 +510,7 @@ def exit_codes_page() -> Page:
 
 def exit_codes() -> dict[int, set[str]]:
     """The states of a run, endings of a comparison and errors, by the code that they end with."""
-    codes: dict[int, set[str]] = {0: set(), 2: set(), 70: set(), 130: set()}
+    codes: dict[int, set[str]] = {code: set() for code in (0, 2, 70, 130, 141)}
     for table in (EXIT_CODES, COMPARE_CODES):
         for ending, code in table.items():
             codes.setdefault(code, set()).add(str(ending))

@@ -14,6 +14,7 @@ import typer.main
 import assizes
 from assizes.deployments.api import create_app
 from assizes.deployments.cli import app
+from assizes.deployments.command_output import READER_LEFT
 from assizes.deployments.web.guard import Access
 from assizes.flows.outcome import EXIT_CODES
 from assizes.judge.catalog import known_judges
@@ -159,7 +160,8 @@ def errors(kind: type[AssizesError]) -> Iterator[type[AssizesError]]:
 
 def test_every_exit_code_is_on_the_page():
     codes = {error.exit_code for error in errors(AssizesError)} | set(EXIT_CODES.values())
-    assert codes == {1, 0, 2, 3, 4, 5, 70, 130}
+    codes.add(READER_LEFT)
+    assert codes == {1, 0, 2, 3, 4, 5, 70, 130, 141}
     assert {str(code) for code in codes} == headings("exit-codes") - {"Exit codes"}
 
 

@@ -23,7 +23,14 @@ Budget = Annotated[
 Limit = Annotated[
     int | None, Option(help="Ask --model about at most so many items of each task.", min=1)
 ]
-Out = Annotated[Path | None, Option(help="Folder for the page, the Parquet tables and the chart.")]
+Out = Annotated[
+    Path | None,
+    Option(
+        metavar="<path>",
+        parser=options.named_folder,
+        help="Folder for the page, the Parquet tables and the chart.",
+    ),
+]
 
 
 @app.command("judge-tables")

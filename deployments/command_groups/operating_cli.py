@@ -198,6 +198,7 @@ def ci(
 
     read = options.read_config(config, overrides, {"transcripts": {"uri": transcripts}})
     files = CiFiles(summary, comment, junit, sarif, code_quality)
+    files.check_separate()
     wanted = CiOptions(read, baseline, base, needs_baseline, annotations.value, files)
     raise typer.Exit(run_ci(wanted, as_json=as_json))
 

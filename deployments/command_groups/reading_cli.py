@@ -20,6 +20,7 @@ from assizes.deployments.options import (
     RunId,
     StoreUri,
     Verbose,
+    named_place,
     read_config,
 )
 
@@ -138,7 +139,13 @@ ReportSchema = Annotated[
 def report(
     run_id: RunId,
     output: Annotated[
-        str | None, Option("-o", "--output", help="Folder or URI [default: as configured].")
+        str | None,
+        Option(
+            *("-o", "--output"),
+            metavar="<str>",
+            parser=named_place,
+            help="Folder or URI [default: as configured].",
+        ),
     ] = None,
     junit: Annotated[
         Path | None, Option(help="Write JUnit XML to this file, and no report files.")
@@ -260,6 +267,7 @@ ColumnRoles = Annotated[
 ]
 
 
+MinKappa = Annotated[float | None, Option(help="Exit code 1 when kappa is lower than this.")]
 MaxKappaDrop = Annotated[
     float | None, Option(help="Exit code 1 when kappa fell by more than this since the last judge.")
 ]
@@ -288,9 +296,7 @@ def calibrate(
     ] = False,
     nominal: Annotated[bool, Option("--nominal", help="The grades have no order.")] = False,
     pass_from: Annotated[float | None, Option(help="Lowest grade that passes.")] = None,
-    min_kappa: Annotated[
-        float | None, Option(help="Exit code 1 when kappa is lower than this.")
-    ] = None,
+    min_kappa: MinKappa = None,
     max_kappa_drop: MaxKappaDrop = None,
     disagreements: Disagreements = None,
     config: ConfigFile = None,
@@ -314,6 +320,8 @@ def calibrate(
         "max_kappa_drop": max_kappa_drop,
     }
     read = commands.trust.calibration_config(config, overrides or (), fields, store, run)
+    if disagreements is not None:  # before anything is paid for
+        commands.trust.check_disagreements(disagreements, read, config)
     raise typer.Exit(
         commands.trust.calibrate_and_print(
             read, run, disagreements, as_json=as_json, verbose=verbose

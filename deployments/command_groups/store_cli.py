@@ -36,7 +36,11 @@ def compact(
 @store_app.command()
 def clean(
     older_than: Annotated[  # a younger object may be a writer's that is at work
-        float, Option(help="Hours; younger files stay, because a process may need them.")
+        float,
+        Option(
+            max=1_000_000,
+            help="Hours; younger files stay, because a process may need them.",
+        ),
     ] = 24.0,
     yes: options.Yes = False,
     config: options.ConfigFile = None,

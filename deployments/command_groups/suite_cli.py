@@ -30,7 +30,14 @@ Passes = Annotated[int, Option(min=1, help="Passes in a row after which a case c
 @app.command()
 def promote(
     run_id: options.RunId,
-    to: Annotated[str, Option(metavar="SUITE", help="Folder of the suite; it may be new.")],
+    to: Annotated[
+        str,
+        Option(
+            metavar="SUITE",
+            parser=options.named_place,
+            help="Folder of the suite; it may be new.",
+        ),
+    ],
     failed: Annotated[bool, Option("--failed", help="Every case that failed.")] = False,
     cause: Annotated[
         list[str] | None,

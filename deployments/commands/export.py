@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from assizes.deployments.commands.output import print_json, print_line
+from assizes.deployments.commands.output import check_separate, print_json, print_line
 from assizes.deployments.commands.sql import csv_text
 from assizes.deployments.commands.stores import opened_store
 from assizes.judge.errors import ConfigurationError
@@ -40,6 +40,7 @@ def export_tables(
         raise ConfigurationError(
             "export: no file is named; write for example --wide out.parquet (or .csv, .jsonl)"
         )
+    check_separate({f"--{name}": target for name, target in wanted.items()}, "export")
     for target in wanted.values():
         _writer(target)  # an unknown ending is said before anything is read
     written = []

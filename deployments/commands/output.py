@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assizes.deployments.terminal import json_text, printable
+from assizes.judge.errors import ConfigurationError
 from assizes.judge.verdicts.run_outcome import TASK_UNJUDGED, WORDS
 
 if TYPE_CHECKING:
@@ -59,6 +61,22 @@ def print_ending(word: str, reasons: Iterable[str]) -> None:
     """Print the word in which a run or a comparison ends, and below it the reasons."""
     Console(highlight=False).print(Text(word, STYLES.get(word, "bold yellow")))
     print_lines(f"  {reason}" for reason in reasons)
+
+
+def check_separate(files: Mapping[str, Path | None], where: str) -> None:
+    """Check that no file is named by two options, of which the last would overwrite the others.
+
+    `files` holds the files by option; `where` is the command.
+
+    Raises:
+        ConfigurationError: a file is named twice.
+    """
+    options: dict[Path, str] = {}  # file -> the option that named it
+    for option, file in files.items():
+        if file is not None and (other := options.setdefault(file.resolve(), option)) != option:
+            raise ConfigurationError(
+                f"{where}: {option} {str(file)!r} is the file of {other} too; name another"
+            )
 
 
 def print_table(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import json
 import math
 import re
 import shutil
@@ -20,34 +19,25 @@ from rich.cells import cell_len
 
 from assizes.deployments.commands.output import print_json, print_line, print_table
 from assizes.deployments.commands.stores import opened_store, store_config
-from assizes.deployments.terminal import printable
+from assizes.deployments.terminal import json_text, printable
 from assizes.judge.config.run import StoreConfig
+from assizes.judge.labels.cell_text import cell_text
 from assizes.judge.summary.wide_table import results_frame
 from assizes.tasks.publishing.deliveries import deliveries_of_query
 from assizes.tasks.runs.corrected_rows import metrics_of_query
 from assizes.tasks.store import query_store
 from assizes.tasks.store.record import STORE_MARK
 
-FORMULA: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""First characters of a formula, full-width forms included; spreadsheets skip white space before."""
-
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A header and rows as CSV. Numbers stay numbers, `None` is an empty cell, a list is JSON."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([as_text(name) for name in columns])
-    writer.writerows([_csv_cell(value) for value in row] for row in rows)
-    return out.getvalue()
-
-
-def as_text(text: str) -> str:
-    """A text as a cell: printable, and with a leading `'` where it would be a formula."""
     # CSV injection (CWE-1236): a spreadsheet runs a cell such as =HYPERLINK(...) when the file is
     # opened, and an agent's user can put one into a transcript. Only this module writes CSV.
-    shown = printable(text, "\n\t")
-    begins = shown.lstrip().startswith(FORMULA) or shown.startswith(("\n", "\t"))
-    return f"'{shown}" if begins else shown
+    writer.writerow([cell_text(name) for name in columns])
+    writer.writerows([_csv_cell(value) for value in row] for row in rows)
+    return out.getvalue()
 
 
 def _csv_cell(value: Any) -> Any:
@@ -56,10 +46,12 @@ def _csv_cell(value: Any) -> Any:
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else as_text(str(value))  # "-inf" begins as a formula
+        return (
+            value if math.isfinite(value) else cell_text(str(value))
+        )  # "-inf" begins as a formula
     if isinstance(value, list | dict):
-        return as_text(json.dumps(value, ensure_ascii=False, default=str))
-    return as_text(str(value))
+        return cell_text(json_text(value))
+    return cell_text(str(value))
 
 
 Shape: TypeAlias = Literal["table", "records", "json", "csv"]
@@ -82,7 +74,7 @@ def query_and_print(
     seconds and the megabytes (10^6 bytes) that the query may take. With `verify` the files of a
     Parquet store are hashed first.
     """
-    from assizes.tasks.store.query_limits import QueryLimits  # imports duckdb
+    from assizes.tasks.store.queries.query_limits import QueryLimits  # imports duckdb
 
     file, uri = source
     store = _store_uri(target)
@@ -203,4 +195,8 @@ def _plain_value(value: Any) -> Any:
     """A value without polars types and decimals; DuckDB returns sums of integers as decimals."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
-    return value.to_list() if isinstance(value, pl.Series) else value
+    if isinstance(value, pl.Series | list):
+        return [_plain_value(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _plain_value(each) for name, each in value.items()}
+    return value

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.config.run import StoreConfig
+from assizes.judge.errors import ConfigurationError
 from assizes.tasks.store import Store, open_store
 
 
@@ -21,6 +22,8 @@ class CaseSelection:
 
 def store_config(file: Path | None, uri: str | None) -> StoreConfig:
     """The settings of the store: `--store` (`uri`), else file and environment, else the default."""
+    if uri is not None and not uri.strip():  # e.g. an unset shell variable
+        raise ConfigurationError("--store '': name a store, or leave the option out")
     configured = read_optional_config(file).store
     return configured.at(uri) if uri is not None else configured
 

@@ -13,7 +13,7 @@ from assizes.deployments.commands.people.calibration import (
     print_earlier,
     write_disagreements,
 )
-from assizes.deployments.settings import read_config
+from assizes.deployments.settings import DEFAULT_FILE, read_config
 from assizes.judge.config.gates import CASES_PREFIX, STORE_LABELS
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError, NoStore
@@ -61,6 +61,29 @@ def calibrate_and_print(
             output.print_line(result.canaries.sentence())
         output.print_lines(f"FALLS SHORT: {reason}" for reason in result.shortfalls)
     return 1 if result.shortfalls else 0
+
+
+def check_disagreements(apart: Path, config: RunConfig, file: Path | None) -> None:
+    """Check that the file to write is a CSV file that `assizes calibrate` does not read itself.
+
+    `file` is the configuration file that was named.
+
+    Raises:
+        ConfigurationError: it is of another kind, or is read.
+    """
+    settings = config.calibration
+    read = {
+        "the configuration": str(file or DEFAULT_FILE),
+        "the file of labels": settings.labels,
+        "the file of judgements": settings.judgements,
+    }
+    for what, name in read.items():
+        if name is not None and Path(name.removeprefix("file://")).resolve() == apart.resolve():
+            raise ConfigurationError(
+                f"--disagreements {str(apart)!r} is {what}, which this command reads; name another file"
+            )
+    if apart.suffix.lower() != ".csv":
+        raise ConfigurationError(f"--disagreements {str(apart)!r}: name a .csv file")
 
 
 def parse_pairs(texts: Sequence[str], option: str) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from assizes.deployments.commands.publishing.elsewhere import Elsewhere
 from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.config.run import StoreConfig
-from assizes.judge.errors import ConfigurationError, StoreBusy
+from assizes.judge.errors import ConfigurationError, StoreBusy, UnknownCase
 from assizes.tasks.runs.stored_cases import run_config
 from assizes.tasks.sources.trace_forgetting import forget_traces
 from assizes.tasks.spending.ledger_file import known_runs, lift_stop, write_stop
@@ -104,7 +104,8 @@ def forget_and_print(
     """Count, or with `yes` delete, every row of a case or of all cases with some tags.
 
     Raises:
-        ConfigurationError: a tag is no `key=value`.
+        ConfigurationError: a tag is no `key=value`, or the id is empty.
+        UnknownCase: nothing is stored of such a case.
         StoreBusy: another process works on one of the runs, and `options` do not wait for it.
     """
     tags = {}
@@ -113,6 +114,8 @@ def forget_and_print(
         if not separator or not key:
             raise ConfigurationError(f"--tag {text!r}; accepted: key=value")
         tags[key] = value
+    if options.case_id is not None and not options.case_id.strip():
+        raise ConfigurationError("store forget '': name a case; an empty id is none")
     subject = upkeep.DataSubject(options.case_id, tags)
     config = store_config(file, uri)
     elsewhere = Elsewhere(config, here_only=options.here_only)
@@ -122,18 +125,26 @@ def forget_and_print(
         with opened_store(file, uri) as store:
             matches = upkeep.find_subject(store, subject, options.run_id)
             elsewhere.count(matches)
+    if not matches:
+        raise UnknownCase(f"{config.uri}: {_nothing_of(options)}; nothing was deleted")
     if as_json:
         runs = [asdict(match) for match in matches]
         print_json({"deleted": yes, "runs": runs, "elsewhere": elsewhere.document()})
         return
-    if matches:
-        tables = ("cases", "scores", "asks")
-        rows = [(match.run_id, *(match.rows[table] for table in tables)) for match in matches]
-        print_table("", ("run", *(f"#{table}" for table in tables)), rows)
+    tables = ("cases", "scores", "asks")
+    rows = [(match.run_id, *(match.rows[table] for table in tables)) for match in matches]
+    print_table("", ("run", *(f"#{table}" for table in tables)), rows)
     print_line(f"{config.uri}: rows in {len(matches)} runs {'deleted' if yes else 'to delete'}")
     print_lines(elsewhere.lines())
-    if matches:
-        print_line(UNTOUCHED_NOTE if yes else DRY_RUN_NOTE)
+    print_line(UNTOUCHED_NOTE if yes else DRY_RUN_NOTE)
+
+
+def _nothing_of(options: ForgetOptions) -> str:
+    """What was looked for in vain: a case, or a case with some tags, in one run or in all."""
+    case = "no case" if options.case_id is None else f"no case {options.case_id!r}"
+    tags = f" with {' and '.join(f'--tag {tag}' for tag in options.tags)}" if options.tags else ""
+    where = "any run" if options.run_id is None else f"run {options.run_id}"
+    return f"{case}{tags} is in {where}"
 
 
 def _forget(

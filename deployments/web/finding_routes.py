@@ -93,7 +93,7 @@ def _csv_response(reader: StoreReader, run_id: str, wanted: CaseQuery) -> Stream
 def search_page(reader: StoreReaderDep, form: FormFields) -> HTMLResponse:
     """A search of full text in the newest runs."""
     data: dict[str, object] = {"q": form.get("q", ""), "result": None, "fault": None}
-    if form.get("q"):
+    if form:
         try:
             result = _search(reader, parse_form(SearchQuery, form))
         except ConfigurationError as error:  # shown beside the form

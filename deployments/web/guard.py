@@ -129,6 +129,25 @@ class Access:
         return sessions.is_session(cookies, self.token)
 
 
+class HeadAsGet:
+    """ASGI middleware that answers HEAD as GET without the body, on every path (RFC 9110, 9.3.2)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_without_body(message: Message) -> None:
+            is_body = message["type"] == "http.response.body"
+            await send({**message, "body": b""} if is_body else message)
+
+        await self._app({**scope, "method": "GET"}, receive, send_without_body)
+
+
 # Starlette's `TrustedHostMiddleware` knows no IPv6 hosts and answers with plain text.
 class Guard:
     """ASGI middleware that refuses a request by its headers, before its body is read."""

@@ -20,7 +20,14 @@ from assizes.deployments.web.read_routes import (
     configured_thresholds,
 )
 from assizes.deployments.web.saved_views import saved_views
-from assizes.deployments.web.schemas import CaseQuery, ExecutionQuery, Page, RunQuery
+from assizes.deployments.web.schemas import (
+    CaseQuery,
+    ComparePageQuery,
+    ExecutionQuery,
+    Page,
+    RunQuery,
+    TrendsPageQuery,
+)
 from assizes.deployments.web.sessions import NAME_COOKIE, person_name
 from assizes.judge.config.gates import ComparisonConfig, SeriesConfig
 from assizes.judge.errors import ConfigurationError, StoreError
@@ -74,7 +81,10 @@ _RUNS_OFFERED: Final = 200
 
 
 def filled_fields(request: Request) -> dict[str, str]:
-    """The query parameters that are not empty: a browser also sends the empty fields of a form."""
+    """The query parameters that are not empty: a browser also sends the empty fields of a form.
+
+    Who takes them must parse them by a model that allows no others (`parse_form`).
+    """
     return {name: value for name, value in request.query_params.items() if value}
 
 
@@ -246,7 +256,7 @@ def compare(
 ) -> HTMLResponse:
     """Two runs side by side."""
     listed = reader.runs(RunQuery(status="complete", limit=_RUNS_OFFERED)).data
-    chosen = {side: form.get(side, "") for side in ("baseline", "candidate")}
+    chosen = parse_form(ComparePageQuery, form).model_dump()
     data: dict[str, Any] = {"runs": listed, "chosen": chosen, "comparison": None, "verdict": None}
     if all(chosen.values()):
         thresholds = base.model_copy(update={"baseline": None})  # the form names the runs
@@ -268,7 +278,8 @@ def trends(request: Request, reader: StoreReaderDep, form: FormFields) -> HTMLRe
 
     series: SeriesConfig = request.app.state.series
     names = reader.run_names()
-    name = form.get("name") or (names[0] if names else None)
+    wanted = parse_form(TrendsPageQuery, form)
+    name = wanted.name or (names[0] if names else None)
     data: dict[str, Any] = {"names": names, "name": name, "found": None, "fault": None}
     try:
         history = reader.read_store(
@@ -279,7 +290,12 @@ def trends(request: Request, reader: StoreReaderDep, form: FormFields) -> HTMLRe
     except (StoreError, ConfigurationError) as error:  # shown beside the form
         data["fault"] = str(error)
     else:
+        known = sorted({trend.series for trend in history.series})
+        if wanted.series:
+            shown = tuple(trend for trend in history.series if trend.series == wanted.series)
+            history = history.model_copy(update={"series": shown})
         data |= {"found": history, "charts": trend_charts(history)}
+        data |= {"known": known, "chosen": wanted.series}
     return page_response("trends", data, "/view/trends")
 
 
@@ -307,4 +323,5 @@ def _pager(base: str, fields: Mapping[str, str], part: Page[Any]) -> dict[str, s
         "before": link(max(0, part.offset - part.limit)) if part.offset else None,
         "after": link(last) if last < part.count else None,
         "shown": f"{part.offset + 1:,} to {last:,} of {part.count:,}",
+        "start": link(0) if 0 < part.count <= part.offset else None,  # behind the end
     }

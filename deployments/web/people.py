@@ -10,14 +10,20 @@ from uuid import uuid4
 import polars as pl
 
 from assizes.deployments.web.desk_data import VERDICT_SCALE, LabelScale, label_scale
-from assizes.deployments.web.people_schemas import AnnotationBody, LabelBody, checked_tags
+from assizes.deployments.web.people_schemas import (
+    FINDING_KINDS,
+    AnnotationBody,
+    LabelBody,
+    checked_tags,
+)
 from assizes.judge.config.gates import VERDICT
 from assizes.judge.config.run import StoreConfig
-from assizes.judge.errors import StoreBusy, TakenKey, UnknownCase
+from assizes.judge.errors import ConfigurationError, StoreBusy, TakenKey, UnknownCase
 from assizes.judge.labels.current import current_annotations, current_labels
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
-from assizes.tasks.store import Store, open_store
+from assizes.tasks.reports.formatting import line_of
+from assizes.tasks.store import Store, indexed_runs, open_store
 from assizes.tasks.store.people import people_tables
 
 T = TypeVar("T")
@@ -65,9 +71,10 @@ class PeopleRows:
 
         Raises:
             UnknownRun: the store has no such run.
-            UnknownCase: the run has no such case.
+            UnknownCase: the run has no such case, or the queue does not hold it.
             ConfigurationError: the run has no such metric, or the value is none of its levels.
             TakenKey: the id is that of another label.
+            StoreBusy: the DuckDB file is held, and the run is not given by a full id.
         """
         if body.metric == VERDICT and body.value is not None:
             VERDICT_SCALE.check(body.value)
@@ -77,9 +84,9 @@ class PeopleRows:
             (pl.col("metric") == body.metric) & (pl.col("rater") == body.rater)
         )
         same_role = current_labels(mine).filter(pl.col("role") == body.role)
-        if body.kind == "withdrawn" and same_role.is_empty():
+        is_repeated = body.label_id is not None and body.label_id in rows["label_id"]
+        if body.kind == "withdrawn" and same_role.is_empty() and not is_repeated:
             raise UnknownCase(f"{body.rater} has no label of {body.metric} here to withdraw")
-        queue = self.queues().filter(pl.col("queue_id") == body.queue_id) if body.queue_id else None
         # Who has answered once has seen what the judge said.
         blind = body.blind and mine.filter(pl.col("kind") == "label").is_empty()
         shown = {
@@ -100,18 +107,21 @@ class PeopleRows:
             "at": datetime.now(UTC),
             "blind": blind and body.kind == "label",
             "shown": as_json(shown),
-            "probability": _probability(queue, target.run_id, body),
+            "probability": self._probability(target.run_id, body),
             "supersedes": None if same_role.is_empty() else same_role["label_id"][-1],
         }
-        return self._add("labels", "label_id", row, rows)
+        return self._add("labels", "label_id", row)
 
     def add_annotation(self, body: AnnotationBody) -> tuple[dict[str, Any], bool]:
         """Store an annotation; returns its row, and whether it is new. It changes no score.
 
         Raises:
             UnknownRun: the store has no such run.
-            UnknownCase: the run has no such case, or the annotation to replace is not there.
+            UnknownCase: the run has no such case or turn, or the annotation to replace is not there
+                or is about another case.
+            ConfigurationError: the case has no finding of the metric.
             TakenKey: the id is that of another annotation.
+            StoreBusy: the DuckDB file is held, and the run is not given by a full id.
         """
         run_id = self._annotated_run(body)
         rows = self._tables.rows("annotations")
@@ -119,8 +129,11 @@ class PeopleRows:
             earlier = rows.filter(
                 (pl.col("annotation_id") == body.supersedes) & (pl.col("run_id") == run_id)
             )
-            if earlier.is_empty():
-                raise UnknownCase(f"run {run_id!r} has no annotation {body.supersedes!r}")
+            of_case = _same(earlier, run_id, body)
+            needs_no_case = body.kind == "withdrawn" and not body.case_id
+            if (earlier if needs_no_case else of_case).is_empty():
+                place = f"case {body.case_id!r} of " if body.case_id else ""
+                raise UnknownCase(f"{place}run {run_id!r} has no annotation {body.supersedes!r}")
         fields = {*("case_id", "repetition", "kind", "turn", "metric", "text", "author")}
         row = {
             "annotation_id": body.annotation_id or uuid4().hex,
@@ -132,20 +145,32 @@ class PeopleRows:
         }
         if body.kind == "tags":
             row["text"] = checked_tags(body.text)
-        return self._add("annotations", "annotation_id", row, rows)
+        return self._add("annotations", "annotation_id", row)
 
-    def _add(
-        self, table: str, key: str, row: dict[str, Any], rows: pl.DataFrame
-    ) -> tuple[dict[str, Any], bool]:
-        stored = rows.filter(pl.col(key) == row[key])
-        if not stored.is_empty():
-            (earlier,) = stored.to_dicts()
-            content = set(row) - {"at", "seconds", "blind", "shown", "supersedes", "probability"}
-            if any(earlier[name] != row[name] for name in content):
-                raise TakenKey(f"{key} {row[key]} is that of another row; give a new one")
-            return earlier, False
-        self._tables.add(table, [row])
-        return row, True
+    def _add(self, table: str, key: str, row: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        earlier = self._tables.add_new(table, row)
+        if earlier is None:
+            return row, True
+        content = set(row) - {"at", "seconds", "blind", "shown", "supersedes", "probability"}
+        if any(earlier[name] != row[name] for name in content):
+            raise TakenKey(f"{key} {row[key]} is that of another row; give a new one")
+        return earlier, False
+
+    def _probability(self, run_id: str, body: LabelBody) -> float | None:
+        """The chance with which the queue of a label drew its case; `None` outside a queue."""
+        if not body.queue_id:
+            return None
+        is_queue = (pl.col("queue_id") == body.queue_id) & (pl.col("metric") == body.metric)
+        queue = self.queues().filter(is_queue & (pl.col("run_id") == run_id))
+        drawn = _same(queue, run_id, body)
+        if not drawn.is_empty():
+            return float(drawn["probability"][0])
+        if body.kind == "withdrawn":  # which needs no queue
+            return None
+        if queue.is_empty():
+            raise UnknownCase(f"run {run_id!r} has no queue {body.queue_id!r} of {body.metric}")
+        place = f"case {body.case_id!r} with repetition {body.repetition}"
+        raise UnknownCase(f"queue {body.queue_id!r} does not hold {place}")
 
     def _target(self, body: LabelBody) -> _Target:
         def read(store: Store) -> _Target:
@@ -162,48 +187,56 @@ class PeopleRows:
             word = judge_word(store, run_id, body, scale)._replace(**read_text)
             return _Target(run_id, word)
 
-        return self._unless_busy(read, _Target(body.run, JudgeWord(None, None)))
+        return self._unless_busy(body.run, read, _Target(body.run, JudgeWord(None, None)))
 
     def _annotated_run(self, body: AnnotationBody) -> str:
         def read(store: Store) -> str:
             run_id = store.run(body.run).run_id
             if body.case_id:
-                _case_row(store, run_id, body.case_id, body.repetition)
+                case = _case_row(store, run_id, body.case_id, body.repetition)
+                _check_place(store, run_id, body, case["turn_count"])
             return run_id
 
-        return self._unless_busy(read, body.run)
+        return self._unless_busy(body.run, read, body.run)
 
-    def _unless_busy(self, read: Callable[[Store], T], otherwise: T) -> T:
-        """What a function reads of the store, or `otherwise` while a run holds its DuckDB file.
+    def _unless_busy(self, run: str, read: Callable[[Store], T], otherwise: T) -> T:
+        """What a function reads of the store, or `otherwise` while its DuckDB file is held.
 
-        A press must not be lost because a run writes: it is stored without the check.
+        A press must not be lost because the file is held: it is stored without the check of its case.
+        The run has to be known all the same, by its full id: which run is `latest` the store alone
+        can say.
         """
         try:
             with open_store(self._config) as store:
                 return read(store)
-        except StoreBusy:
-            return otherwise
+        except StoreBusy as error:
+            if run in indexed_runs(self._config):
+                return otherwise
+            raise StoreBusy(
+                f"run {run!r} cannot be looked up while another process has the store; try again "
+                "soon, or give the full id of a run"
+            ) from error
 
 
 def judge_word(store: Store, run_id: str, body: LabelBody, scale: LabelScale) -> JudgeWord:
     """What the judge said about one metric of a case; empty where it said nothing."""
-    scores = store.scan(run_id, "scores").filter(
-        scale.of_metric
-        & (pl.col("part") == "")
-        & (pl.col("case_id") == body.case_id)
-        & (pl.col("repetition") == body.repetition)
-    )
-    rows = collect_rows(scores.select("value", "judge_version")).rows()
+    scores = _same_case(store.scan(run_id, "scores"), body.case_id, body.repetition)
+    headlines = scores.filter(scale.of_metric & (pl.col("part") == ""))
+    rows = collect_rows(headlines.select("value", "judge_version")).rows()
     return JudgeWord(*rows[0]) if rows else JudgeWord(None, None)
 
 
 def _case_row(store: Store, run_id: str, case_id: str, repetition: int) -> dict[str, Any]:
-    same = (pl.col("case_id") == case_id) & (pl.col("repetition") == repetition)
-    columns = ("passed", "transcript_hash", "agent_version")
-    rows = collect_rows(store.scan(run_id, "cases").filter(same).select(columns)).to_dicts()
+    columns = ("passed", "transcript_hash", "agent_version", "turn_count")
+    same = _same_case(store.scan(run_id, "cases"), case_id, repetition)
+    rows = collect_rows(same.select(columns)).to_dicts()
     if not rows:
         raise UnknownCase(f"run {run_id!r} has no case {case_id!r} with repetition {repetition}")
     return rows[0]
+
+
+def _same_case(rows: pl.LazyFrame, case_id: str, repetition: int) -> pl.LazyFrame:
+    return rows.filter((pl.col("case_id") == case_id) & (pl.col("repetition") == repetition))
 
 
 def _same(rows: pl.DataFrame, run_id: str, body: LabelBody | AnnotationBody) -> pl.DataFrame:
@@ -212,12 +245,21 @@ def _same(rows: pl.DataFrame, run_id: str, body: LabelBody | AnnotationBody) -> 
     return rows.filter(*conditions)
 
 
-def _probability(queue: pl.DataFrame | None, run_id: str, body: LabelBody) -> float | None:
-    """The inclusion probability that a queue gives a case; `None` where it was chosen by hand."""
-    if queue is None:
-        return None
-    drawn = _same(queue, run_id, body).filter(pl.col("metric") == body.metric)
-    return None if drawn.is_empty() else drawn["probability"][0]
+def _check_place(store: Store, run_id: str, body: AnnotationBody, turn_count: int | None) -> None:
+    """Refuse a turn or a finding that the case does not have."""
+    if body.turn is not None and turn_count is not None and body.turn >= turn_count:
+        raise UnknownCase(
+            f"case {body.case_id!r} has no turn {body.turn}; it has {turn_count}, counted from 0"
+        )
+    if body.kind not in FINDING_KINDS:
+        return
+    scores = _same_case(store.scan(run_id, "scores"), body.case_id, body.repetition)
+    known = collect_rows(scores.select("judge", "metric").unique()).rows()
+    # A page shows a name in one line.
+    names = {line_of(metric) for _, metric in known} | {metric for _, metric in known}
+    if body.metric not in names | {f"{judge}/{metric}" for judge, metric in known}:
+        where = f"case {body.case_id!r} of run {run_id}"
+        raise ConfigurationError.unknown("finding", body.metric, sorted(names), where)
 
 
 def _replaced(rows: pl.DataFrame, run_id: str, body: AnnotationBody) -> str | None:

@@ -85,6 +85,9 @@ class LabelBody(_PeopleBody):
         return self
 
 
+FINDING_KINDS: Final = ("finding_wrong", "code")
+"""The kinds of annotations that are about a finding."""
+
 _CODE: Final = re.compile(r"[a-z0-9_]{0,64}")
 
 
@@ -117,7 +120,9 @@ class AnnotationBody(_PeopleBody):
             raise ValueError("notes, tags and views are about a run; case_id stays empty")
         if self.kind in ("comment", "override", "finding_wrong", "code") and not self.case_id:
             raise ValueError(f"kind {self.kind} is about a case; give its case_id")
-        if self.kind in ("finding_wrong", "code") and not self.metric:
+        if self.turn is not None and not self.case_id:
+            raise ValueError("a turn is one of a case; give its case_id")
+        if self.kind in FINDING_KINDS and not self.metric:
             raise ValueError("a finding that is wrong or coded has a metric")
         if self.kind == "withdrawn" and self.supersedes is None:
             raise ValueError("what is withdrawn has an annotation_id; give it as supersedes")
@@ -151,7 +156,9 @@ class LabelRow(BaseModel):
     seconds: float | None
     blind: bool
     shown: str = Field(description="JSON: what was shown before the answer")
-    probability: float | None = Field(description="with which it was drawn; null: chosen by hand")
+    probability: float | None = Field(
+        description="with which its queue drew the case; null: answered outside a queue"
+    )
     queue_id: str
     supersedes: str | None
 
@@ -244,6 +251,12 @@ class DeskQuery(BaseModel):
     blind: bool = True
 
 
+class ChosenName(DeskQuery):
+    """The name that a person chose, and the list of cases to show then."""
+
+    role: Role = "rater"
+
+
 class Press(BaseModel):
     """One answer at the desk, as its form sends it."""
 
@@ -260,3 +273,4 @@ class Press(BaseModel):
     answer: Literal["skip", "undo"] | Annotated[float, Field(ge=0, le=1)]
     began: float = Field(default=0.0, description="when the case was shown, as Unix time")
     label_id: RowId
+    undoes: str = Field(default="", max_length=128, description="the label that Undo withdraws")

@@ -8,6 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from assizes.deployments.web.people_schemas import TEXT_CHARS
+from assizes.deployments.web.sessions import person_name
 from assizes.tasks.reports.formatting import clean, clean_line
 
 _KINDS: Final = {
@@ -51,7 +52,7 @@ def comments_of(rows: pl.DataFrame) -> list[dict[str, Any]]:
 def said_label(row: Mapping[str, Any], word: str) -> dict[str, Any]:
     """A label of a person for display; `word` is its value in words."""
     return {
-        "author": clean_line(row["rater"], _NAME_CHARS),
+        "author": _shown_name(row["rater"]),
         "role": row["role"],
         "word": word,
         "text": clean(row["note"], TEXT_CHARS),
@@ -69,8 +70,13 @@ def _entry(row: Mapping[str, Any]) -> dict[str, Any]:
         "metric": row["metric"],
         "word": {1.0: "pass", 0.0: "fail"}.get(row["value"], ""),
         "text": clean(row["text"], TEXT_CHARS),
-        "author": clean_line(row["author"], _NAME_CHARS),
+        "author": _shown_name(row["author"]),
     }
+
+
+def _shown_name(name: str) -> str:
+    """A name for display; that of a file can be any text, and is cleaned."""
+    return name if person_name(name) == name else clean_line(name, _NAME_CHARS)
 
 
 def notes_of_runs(rows: pl.DataFrame) -> dict[str, dict[str, str]]:

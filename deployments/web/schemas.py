@@ -123,6 +123,20 @@ class CompareQuery(_QueryString):
         return ComparisonConfig.model_validate({**base.model_dump(), "baseline": None, **known})
 
 
+class ComparePageQuery(_QueryString):
+    """The two runs of the page of a comparison, which goes by the configured thresholds."""
+
+    baseline: str = ""
+    candidate: str = ""
+
+
+class TrendsPageQuery(_QueryString):
+    """Which runs the page of trends is about, and the only series that it shows."""
+
+    name: str | None = None
+    series: str | None = None
+
+
 T = TypeVar("T")
 
 

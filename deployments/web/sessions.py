@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import re
 import time
+import unicodedata
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import quote, unquote
@@ -28,8 +29,20 @@ SESSION_S: Final = 12 * 3600
 MAX_COOKIE_CHARS: Final = 4096  # of the header `Cookie`; a longer one is not parsed
 NAME_CHARS: Final = 64
 
-NAME: Final = re.compile(rf"[\w][\w .,@+'()-]{{0,{NAME_CHARS - 1}}}")
-"""A name of a person: letters and digits of any script, and a few signs."""
+_SIGNS: Final = frozenset(" .,@+'\u2019()-")
+# Letters and marks that nobody sees; with them two names look alike.
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
+_JOINERS: Final = {"\u200c": "N", "\u200d": "J"}  # zero-width non-joiner and joiner
+_VIRAMA: Final = 9  # combining class of the mark that joins two consonants of an Indic script
+# The shape of a name, a letter for each of its characters (`_kind`). A mark follows a letter. A
+# joiner stands where it changes what is seen (after RFC 5892, appendix A): beside a virama, and a
+# non-joiner between Arabic letters. More than four marks above one another cover other lines.
+_NAME: Final = re.compile(
+    r"(?!.*M{5})[LAD](?:[LADS]|(?<=[LAMCVJN])[MCV]|(?<=V)[JN]|(?<=[LAMC])J(?=V)|(?<=[AM])N(?=A))*"
+)
 
 _VALUE: Final = re.compile(r"([0-9]{1,12})\.([0-9a-f]{64})")
 
@@ -70,9 +83,28 @@ def set_name(response: Response, name: str) -> None:
 
 
 def person_name(text: str) -> str:
-    """A name as it is stored, in one form; empty where the text is no name."""
-    name = " ".join(text[: 4 * NAME_CHARS].split())
-    return name if NAME.fullmatch(name) else ""
+    """A name as it is stored, in one form (NFC, single blanks); empty where the text is no name.
+
+    A name has letters and digits of any script, with their marks, and a few signs.
+    """
+    name = unicodedata.normalize("NFC", " ".join(text[: 4 * NAME_CHARS].split()))
+    is_name = len(name) <= NAME_CHARS and _NAME.fullmatch("".join(map(_kind, name)))
+    return name if is_name else ""
+
+
+def _kind(sign: str) -> str:
+    """What a character of a name is, as a letter of `_NAME`; `X` is in no name."""
+    if sign in _JOINERS or _UNSEEN.match(sign):
+        return _JOINERS.get(sign, "X")
+    if unicodedata.combining(sign) == _VIRAMA:
+        return "V"
+    if (category := unicodedata.category(sign)) in ("Mn", "Mc"):
+        return "M" if category == "Mn" else "C"
+    if sign.isalpha():
+        return "A" if unicodedata.bidirectional(sign) == "AL" else "L"
+    if sign.isalnum() or sign == "_":
+        return "D"
+    return "S" if sign in _SIGNS else "X"
 
 
 def cookie_name(header: str) -> str:

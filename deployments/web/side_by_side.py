@@ -105,6 +105,8 @@ def case_side_by_side(reader: StoreReaderDep, form: FormFields, known: KnownName
     """The page of one case of two runs."""
     wanted = parse_form(PairPageQuery, form)
     pair = _read_pair(reader, wanted, wanted.case)
+    # Forms and links name the runs that are shown, while `latest` soon is another one.
+    wanted = wanted.model_copy(update={side: getattr(pair, side).record.run_id for side in SIDES})
     shown = side_by_side(pair)
     metrics = sorted({row.metric for row in shown.scores if not row.part})
     rows = (reader.people.annotations(current=True), reader.people.labels(current=True))

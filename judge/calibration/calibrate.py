@@ -57,6 +57,7 @@ def calibrate(
     people_grades |= {item.settled for item in items if item.settled is not None}
     judged = {item.judged for item in items if item.judged is not None}
     levels = _levels(people_grades | judged, config, subject.labels)
+    _check_pass_from(levels, config)
     table = measures.confusions(pairs, levels)
     agreement = _agreement(pairs, levels, ordered=ordered)
     failing = _failing_class(pairs, pass_mark(levels, config))
@@ -99,6 +100,23 @@ def _levels(grades: set[float], config: CalibrationConfig, where: str) -> list[f
             f"as {strange[0]:g}; accepted: {accepted}"
         )
     return sorted(set(config.levels))
+
+
+def _check_pass_from(levels: Sequence[float], config: CalibrationConfig) -> None:
+    """Refuse a lowest passing grade that is outside the scale of the grades."""
+    mark = config.pass_from
+    if mark is None or not levels:
+        return
+    is_binary = set(levels) <= {0.0, 1.0}
+    scale = (0.0, 1.0) if is_binary else levels
+    # Of a longer scale that is not configured the lower grades may be among those nobody gave.
+    is_below = mark < scale[0] and (is_binary or config.levels is not None)
+    if mark > scale[-1] or is_below:
+        given = ", ".join(f"{level:g}" for level in scale)
+        raise ConfigurationError(
+            f"--pass-from (pass_from) {mark:g} is outside the grades, which are {given}; where there "
+            "are more grades than were given, --levels (levels) names them all"
+        )
 
 
 def _agreement(pairs: Sequence[PairOf], levels: Sequence[float], *, ordered: bool) -> Agreement:

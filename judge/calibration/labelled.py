@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
@@ -122,11 +122,15 @@ class PeopleGrades:
 
 
 def labels_by_metric(
-    rows: Iterable[Row], config: CalibrationConfig, where: str
+    rows: Iterable[Row],
+    config: CalibrationConfig,
+    where: str,
+    read_case: Callable[[str], str] = str.strip,
 ) -> dict[str, dict[ItemKey, PeopleGrades]]:
     """Read the grades that people gave, by metric; an empty cell is no grade.
 
-    `where` is the name of the file, for error messages.
+    `where` is the name of the file, for error messages. `read_case` makes the id of a case of its
+    cell, as `case_reader` does for the cases of a run.
 
     Raises:
         ConfigurationError: for a missing column, a label that is no grade, two grades of one rater
@@ -137,7 +141,7 @@ def labels_by_metric(
         at = f"{where}, row {number}"
         metric = str(row.get(columns.metric) or config.metric or VERDICT)
         people = people_by_metric.setdefault(metric, {}).setdefault(
-            _item_key(row, config, at), PeopleGrades()
+            _item_key(row, config, at, read_case), PeopleGrades()
         )
         people.cluster = _text(row.get(columns.cluster)) or people.cluster
         for column in columns.label:
@@ -201,9 +205,12 @@ def _label(row: Row, column: str, config: CalibrationConfig, at: str) -> float |
     return grade
 
 
-def _item_key(row: Row, config: CalibrationConfig, at: str) -> ItemKey:
-    case_id = _text(_cell(row, config.columns.case, at))
-    if case_id is None:
+def _item_key(
+    row: Row, config: CalibrationConfig, at: str, read_case: Callable[[str], str] = str.strip
+) -> ItemKey:
+    cell = _cell(row, config.columns.case, at)
+    case_id = "" if cell is None else read_case(str(cell))
+    if not case_id:
         raise ConfigurationError(f"{at}: {config.columns.case} is empty")
     repetition = _text(row.get(config.columns.repetition))
     if repetition is not None and not repetition.isdecimal():

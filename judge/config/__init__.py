@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 class ConfigTable(BaseModel):
@@ -13,8 +15,41 @@ class ConfigTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+def is_endpoint(url: str) -> bool:
+    """Whether a text is the address of a service: `http://` or `https://`, and a host."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or half a bracket of IPv6
+        return False
+
+
+ENDPOINT_FORM = "an address such as http://127.0.0.1:9000"
+
+
+def _with_endpoints(options: dict[str, Any]) -> dict[str, Any]:
+    """The options, if the endpoints in them are addresses; file systems say it late and unclearly."""
+    inner = options.get("client_kwargs")
+    for holder in (options, inner if isinstance(inner, Mapping) else {}):
+        url = holder.get("endpoint_url")
+        if url is not None and not is_endpoint(str(url)):
+            raise ValueError(f"endpoint_url must be {ENDPOINT_FORM}")
+    return options
+
+
+def _named_place(uri: str) -> str:
+    """The URI of a place to write to, where an empty one would mean the working folder."""
+    if not uri.strip():
+        raise ValueError('must not be empty; "." is the working folder')
+    return uri
+
+
+Place = Annotated[str, AfterValidator(_named_place)]
+"""The URI of a place to write to."""
+
 StorageOptions = Annotated[
     dict[str, Any],
+    AfterValidator(_with_endpoints),
     Field(
         description="Options of the fsspec file system, such as `endpoint_url`. Secrets belong in the "
         "environment."

@@ -205,8 +205,8 @@ class CalibrationConfig(ConfigTable):
     )
     metric: str | None = Field(
         default=None,
-        description="The metric that was labelled, for labels without a metric column. Not set: "
-        "`verdict`, which is the whole case.",
+        description="The metric that was labelled; of labels with a metric column only those of "
+        "it count. Not set: all of these, or `verdict`, which is the whole case.",
     )
     columns: LabelColumns = LabelColumns()
     words: dict[str, float] = Field(

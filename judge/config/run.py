@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from assizes.judge.config import ConfigTable, StorageOptions, gates, publishing
+from assizes.judge.config import ConfigTable, Place, StorageOptions, gates, publishing
 from assizes.judge.config.causes import CausesConfig
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.notify import NotifyConfig
@@ -101,7 +101,7 @@ _DUCKDB_SUFFIXES = (".duckdb", ".ddb", ".db")
 class StoreConfig(ConfigTable):
     """[store]: where rows are stored: a DuckDB file, or a folder or s3:// URI for Parquet."""
 
-    uri: str = Field(
+    uri: Place = Field(
         default="duckdb:///assizes.duckdb",
         description="Where rows are stored: a DuckDB file (`duckdb:///file.duckdb`, or just "
         "`file.duckdb`, `.db`, `.ddb`), or a folder or an `s3://` URI for Parquet.",
@@ -125,7 +125,7 @@ class StoreConfig(ConfigTable):
 class CacheConfig(ConfigTable):
     """[cache]: where paid replies are cached, as any fsspec URI."""
 
-    uri: str = Field(
+    uri: Place = Field(
         default=".assizes/replies",
         description="Where replies that were paid for are kept: a folder or any fsspec URI.",
     )
@@ -141,7 +141,7 @@ class CacheConfig(ConfigTable):
 class ReportConfig(ConfigTable):
     """[report]: where reports are written, each run in a folder of its own."""
 
-    uri: str = Field(
+    uri: Place = Field(
         default="reports", description="Where reports are written, each run in a folder of its own."
     )
     metrics: str | None = Field(

@@ -235,7 +235,7 @@ class SelectionConfig(ConfigTable):
     always: tuple[str, ...] = Field(
         default=(), description="Ids of cases that are judged whatever the sample is."
     )
-    limit: int | None = Field(default=None, ge=1, description="The most cases that are judged.")
+    limit: int | None = Field(default=None, ge=1, le=10**9, description="The most cases judged.")
     since_last: bool = Field(
         default=False,
         description="Leave out cases that an earlier run of this name in this store has judged.",

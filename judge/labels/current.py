@@ -38,52 +38,59 @@ def settled_labels(rows: pl.DataFrame, queues: pl.DataFrame | None = None) -> pl
 
     The adjudicator's value wins; else it is the value that all raters gave; else `value` is `None`,
     as the raters are divided. Columns: those of `QUESTION`, `value`, `raters` (how many labelled),
-    and `probability`, the lowest inclusion probability (0..1) of the labels, `None` for a case
-    that was chosen by hand. With rows of `queues`, the probability is that of all the queues from
-    which the labels come (`combined_chances`).
+    and `probability`, the chance (0..1) with which the case was drawn, `None` for a case that was
+    chosen by hand. The chance is that of the case: an answer that was given outside a queue takes
+    none away. It is the lowest of the rows about the case, those that were corrected too; with rows
+    of `queues` it is that of all the queues that hold the case (`combined_chances`).
     """
     labels = current_labels(rows).filter(pl.col("kind") == LABEL)
     final = pl.col("value").filter(pl.col("role") == ADJUDICATOR)
     values = pl.col("value").filter(pl.col("role") != ADJUDICATOR)
     common = pl.when(values.n_unique() == 1).then(values.first())
     settled = labels.group_by(QUESTION, maintain_order=True).agg(
-        pl.coalesce(final.last(), common).alias("value"),
-        values.len().alias("raters"),
-        pl.when(pl.col("probability").null_count() == 0)
-        .then(pl.col("probability").min())
-        .alias("probability"),
+        pl.coalesce(final.last(), common).alias("value"), values.len().alias("raters")
     )
+    drawn = rows.drop_nulls("probability")
+    lowest = drawn.group_by(QUESTION).agg(pl.col("probability").min())
+    settled = settled.join(lowest, on=QUESTION, how="left", maintain_order="left")
     if queues is None:
         return settled
-    combined = combined_chances(labels, queues)
-    both = pl.when(pl.col("probability").is_not_null()).then(pl.coalesce("combined", "probability"))
+    combined = combined_chances(settled, drawn, queues)
     return settled.join(combined, on=QUESTION, how="left", maintain_order="left").select(
-        *QUESTION, "value", "raters", both.alias("probability")
+        *QUESTION, "value", "raters", pl.coalesce("combined", "probability").alias("probability")
     )
 
 
-def combined_chances(labels: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
+def combined_chances(
+    labelled: pl.DataFrame, answers: pl.DataFrame, queues: pl.DataFrame
+) -> pl.DataFrame:
     """The chance that stands for all queues of a run, as column `combined` beside `QUESTION`.
+
+    `labelled` are the cases that have a label, and `answers` all rows that were given in queues.
 
     Each queue alone gives unbiased numbers with the weights 1 / p of its cases, and so does a mean
     of several queues: a case weighs the sum over its queues of share / p, and its chance here is 1
     over that. The share of a queue is that of its labelled cases among those of all queues (Singh
     and Mecatti 2011, "Generalized multiplicity-adjusted Horvitz-Thompson estimation"). A queue
-    counts up to the last case that was labelled in it, as its order is random. A case that an
-    earlier queue held counts in both, though people answer it once.
+    counts once a case was answered in it: up to the last such case that has a label, as its order is
+    random, and as a whole where all its cases have one. A case that an earlier queue held, or that
+    somebody had labelled by hand, counts too, though people do not answer it again. Behind the last
+    one it does not count: it has a label because somebody chose it.
     """
-    queue = ("queue_id", *QUESTION[:1], "metric")
-    drawn = queues.select("queue_id", "position", *QUESTION, pl.col("probability").alias("chance"))
-    own = labels.filter(pl.col("probability").is_not_null()).select("queue_id", *QUESTION).unique()
+    queue = ("queue_id", "run_id", "metric")
+    drawn = queues.select(
+        *("queue_id", "position", *QUESTION),
+        pl.col("probability").alias("chance"),
+        pl.len().over(queue).alias("size"),
+    ).join(labelled, on=QUESTION, how="semi")
     reached = (
-        drawn.join(own, on=("queue_id", *QUESTION), how="semi")
+        drawn.join(answers, on=("queue_id", *QUESTION), how="semi")
         .group_by(queue)
         .agg(pl.col("position").max().alias("last"))
     )
-    counted = (
-        drawn.join(reached, on=queue)
-        .filter(pl.col("position") <= pl.col("last"))
-        .join(own.select(QUESTION).unique(), on=QUESTION, how="semi")
+    is_whole = pl.len().over(queue) == pl.col("size")
+    counted = drawn.join(reached, on=queue).filter(
+        is_whole | (pl.col("position") <= pl.col("last"))
     )
     share = pl.len().over(queue) / pl.len().over("run_id", "metric")
     return (

@@ -14,6 +14,7 @@ UNKNOWN: Final = "unknown"  # stands where an amount was not measured; 0 would b
 DASH: Final = "\u2013"  # stands where there is no number or no text
 NAME_CHARS: Final = 120  # characters that are shown of a name, at most
 LINE_CHARS: Final = 300  # characters that are shown of a sentence in a list, at most
+ID_CHARS: Final = 512  # characters of the id of a case, and of a value that filters take, at most
 
 # C0 without tab and line feed, DEL, C1, lone surrogates and noncharacters: XML holds none.
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -60,6 +61,16 @@ def clean_line(text: str, limit: int) -> str:
 def name_of(text: str) -> str:
     """A name for display: one line of at most `NAME_CHARS` characters."""
     return clean_line(text, NAME_CHARS)
+
+
+def id_of(text: str) -> str:
+    """The id of a case for display; links and data hold the id itself, as others may look alike."""
+    return clean_line(text, ID_CHARS)
+
+
+def filter_value(text: str) -> str:
+    """A value that links filter by: the text itself, as far as a filter takes it."""
+    return text[:ID_CHARS]
 
 
 def writer_of(author: str | None) -> str | None:

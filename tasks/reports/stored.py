@@ -56,7 +56,6 @@ def read_report(store: Store, record: RunRecord, comparison: RunComparison | Non
     """Read the report of a run that has a summary; no transcript is fetched."""
     data = stored_report_data(store, record, comparison)
     keys = [(case["case_id"], case["repetition"]) for case in data["cases"]["read_first"]]
-    # A displayed id that was cut is in no row.
     in_ids = pl.col("case_id").is_in([case_id for case_id, _ in keys])
     cases = store.scan(record.run_id, "cases").filter(in_ids).collect()
     rows = {(row["case_id"], row["repetition"]): row for row in cases.to_dicts()}

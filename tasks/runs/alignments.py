@@ -16,6 +16,7 @@ from assizes.judge.config.gates import STORE_LABELS, CalibrationConfig
 from assizes.judge.config.judging import Price
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
+from assizes.judge.labels.current import settled_labels
 from assizes.judge.prompts.prompt_texts import rendered_transcript
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
@@ -115,9 +116,11 @@ def _chances(
     """The chance with which each case was drawn to be labelled, and the day of the last label."""
     if config.labels != STORE_LABELS:
         return {}, ""
-    rows = labels_of_run(store, run_id).filter(pl.col("metric") == metric)
-    until = rows["at"].max()
-    drawn = rows.filter((pl.col("probability") > 0) & (pl.col("probability") <= 1))
+    of_metric = (pl.col("run_id") == run_id) & (pl.col("metric") == metric)
+    until = labels_of_run(store, run_id).filter(of_metric)["at"].max()
+    labels, queues = (store.people.rows(name).filter(of_metric) for name in ("labels", "queues"))
+    settled = settled_labels(labels, queues)
+    drawn = settled.filter((pl.col("probability") > 0) & (pl.col("probability") <= 1))
     pairs = drawn.select(*_KEY, "probability").rows()
     day = until.date().isoformat() if isinstance(until, datetime) else ""
     return {(case_id, repetition): chance for case_id, repetition, chance in pairs}, day

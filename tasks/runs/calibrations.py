@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Final
@@ -26,14 +25,17 @@ from assizes.judge.calibration.measures import Estimate
 from assizes.judge.calibration.record import Calibration, Canaries, former_of, shortfalls
 from assizes.judge.config.gates import CASES_PREFIX, STORE_LABELS, VERDICT, CalibrationConfig
 from assizes.judge.errors import ConfigurationError
+from assizes.judge.labels.cell_text import case_reader
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.item_facts import item_facts
 from assizes.tasks.runs.labels.labels_and_grades import (
     JudgeGrades,
     carried_labels,
+    case_ids,
     read_labels,
     stored_grades,
+    with_repetitions,
 )
 from assizes.tasks.runs.labels.people_labels import stored_labels
 from assizes.tasks.store import RunRecord, Store
@@ -95,6 +97,14 @@ class LabelSource:
     digest: str  # 16 hex digits of the SHA-256 of the file or of the carried labels
     labels: Labels
 
+    def of_metric(self, metric: str | None) -> LabelSource:
+        """The labels of one metric alone; `None` stands for every metric."""
+        if metric is None:
+            return self
+        if metric not in self.labels:
+            raise ConfigurationError.unknown("metric", metric, self.labels, self.where)
+        return replace(self, labels={metric: self.labels[metric]})
+
 
 def calibrate_run(store: Store, run_id: str, config: CalibrationConfig) -> CalibrationResult:
     """Compare the judges of a stored run with labels, and store the calibrations.
@@ -104,7 +114,7 @@ def calibrate_run(store: Store, run_id: str, config: CalibrationConfig) -> Calib
         UnknownRun: the store has no such run.
     """
     record = store.run(run_id)
-    source = labels_of(config, store, record)
+    source = labels_of(config, store, record).of_metric(config.metric)
     pairs = [
         _calibrate_metric(store, record, metric, labels, source, config)
         for metric, labels in sorted(source.labels.items())
@@ -126,10 +136,11 @@ def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Cali
     Raises:
         ConfigurationError: a file cannot be read, or the files do not fit together.
     """
-    source = labels_of(config)
+    _check_needs_no_run(config.labels or "")
     where = config.judgements or config.labels or ""
     file = read_labels(where, config.storage_options, config.columns, _JUDGEMENTS)
     grades = judgements(file.rows, config, where)
+    source = labels_of(config, held={item.case_id for item in grades}).of_metric(config.metric)
     if len(source.labels) > 1:
         raise ConfigurationError(f"{source.where}: several metrics, and judgements name none")
     ((metric, labels),) = source.labels.items()
@@ -150,9 +161,14 @@ def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Cali
 
 
 def labels_of(
-    config: CalibrationConfig, store: Store | None = None, record: RunRecord | None = None
+    config: CalibrationConfig,
+    store: Store | None = None,
+    record: RunRecord | None = None,
+    held: Collection[str] = (),
 ) -> LabelSource:
     """The labels that a configuration names: in a file, or with the cases of a run in a store.
+
+    Without a run, `held` are the ids of the cases that a file of labels may name.
 
     Raises:
         ConfigurationError: the labels cannot be read.
@@ -161,20 +177,26 @@ def labels_of(
     if uri is None:
         wanted = f"a file, {CASES_PREFIX}NAME, or {STORE_LABELS}"
         raise ConfigurationError(f"{_LABELS}: required; {wanted}")
-    if uri == STORE_LABELS:
-        if store is None or record is None:
-            raise ConfigurationError(f"{_LABELS} {uri!r}: needs a run, not judgements")
+    if store is None or record is None:
+        _check_needs_no_run(uri)
+    elif uri == STORE_LABELS:
         stored = stored_labels(store, record.run_id)
         return LabelSource(uri, _digest(stored), stored)
-    if uri.startswith(CASES_PREFIX):
-        if store is None or record is None:
-            raise ConfigurationError(f"{_LABELS} {uri!r}: needs a run, not judgements")
-        labels = carried_labels(store, record.run_id, uri.removeprefix(CASES_PREFIX))
-        body = as_json([[*item, people.grades] for item, people in sorted(labels.items())])
+    elif uri.startswith(CASES_PREFIX):
+        carried = carried_labels(store, record.run_id, uri.removeprefix(CASES_PREFIX))
+        body = as_json([[*item, people.grades] for item, people in sorted(carried.items())])
         digest = hashlib.sha256(body.encode()).hexdigest()[:16]
-        return LabelSource(uri, digest, {config.metric or VERDICT: labels})
+        return LabelSource(uri, digest, {config.metric or VERDICT: carried})
+    else:
+        held = case_ids(store, record.run_id)
     file = read_labels(uri, config.storage_options, config.columns, _LABELS)
-    return LabelSource(uri, file.digest, labels_by_metric(file.rows, config, uri))
+    labels = labels_by_metric(file.rows, config, uri, case_reader(held))
+    return LabelSource(uri, file.digest, labels)
+
+
+def _check_needs_no_run(uri: str) -> None:
+    if uri == STORE_LABELS or uri.startswith(CASES_PREFIX):
+        raise ConfigurationError(f"{_LABELS} {uri!r}: needs a run, not judgements")
 
 
 def _digest(labels: Labels) -> str:
@@ -226,11 +248,13 @@ def rated_items_of_run(
     Raises:
         ConfigurationError: the run has no such metric, or a label does not say which repetition.
     """
-    is_binary = all(set(people.grades.values()) <= {0.0, 1.0} for people in labels.values())
+    grades = {grade for people in labels.values() for grade in people.grades.values()}
+    grades |= {people.settled for people in labels.values() if people.settled is not None}
+    is_binary = grades <= {0.0, 1.0}
     judge_grades = stored_grades(store, record.run_id, metric, config, binary=is_binary)
     clusters = judge_grades.clusters
     return judge_grades, rated_items(
-        _with_repetitions(labels, clusters), judge_grades.grades, clusters
+        with_repetitions(labels, clusters), judge_grades.grades, clusters
     )
 
 
@@ -248,26 +272,6 @@ def run_disagreements(
     judge_grades, items = rated_items_of_run(store, record, metric, labels, config)
     facts = item_facts(store, record.run_id, judge_grades.judge, metric, items)
     return disagreements(metric, items, facts, ordered=config.scale == "ordinal")
-
-
-def _with_repetitions(
-    labels: Mapping[ItemKey, PeopleGrades], judged: Iterable[ItemKey]
-) -> dict[ItemKey, PeopleGrades]:
-    """The labels by case and repetition; a label without a repetition is of the only one."""
-    repetitions = defaultdict(list)
-    for case_id, repetition in sorted(judged):
-        repetitions[case_id].append(repetition or 0)
-    labels_by_repetition = {}
-    for item, people in labels.items():
-        of_case = repetitions.get(item.case_id, [0])  # a case that was not judged is missing later
-        if item.repetition is None and len(of_case) > 1:
-            raise ConfigurationError(
-                f"{_LABELS}: case {item.case_id!r} was judged in {len(of_case)} repetitions; a "
-                "column `repetition` must say which one was labelled"
-            )
-        repetition = of_case[0] if item.repetition is None else item.repetition
-        labels_by_repetition[ItemKey(item.case_id, repetition)] = people
-    return labels_by_repetition
 
 
 def rated_items(

@@ -169,6 +169,12 @@ def _rows(store: Store, run_range: RunRange) -> list[_Row]:
     rows: list[_Row] = [
         row for row in of_name.iter_rows(named=True) if first <= row["day"] <= run_range.until
     ]
+    if not rows and first > date.min and not of_name.is_empty():
+        newest = max(of_name["day"])
+        raise StoreError(
+            f"{store.uri} holds no complete run named {name!r} about {first} or a later day; the "
+            f"newest is about {newest}: give --since {newest} or an earlier day"
+        )
     if not rows:
         known = ", ".join(sorted(set(complete_runs["name"]))) or "none"
         raise StoreError(f"{store.uri} holds no complete run named {name!r}; there are: {known}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
@@ -24,6 +24,8 @@ from assizes.tasks.sources.spool import Spool
 from assizes.tasks.store import RunRecord, Store
 
 TABLES = ("cases", "scores", "asks")
+
+_NUMBERS: Final = 20  # repetitions that a message names, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +54,21 @@ def stored_executions(
 
     Raises:
         UnknownRun: the store has no such run.
-        UnknownCase: the run has no such case.
+        UnknownCase: the run has no such case, or the case no such repetition.
     """
     full_id = store.full_id(run_id)
     rows = {name: store.rows_of_cases(full_id, name, [case_id]) for name in TABLES}
+    numbers = sorted(rows["cases"]["repetition"])
+    if not numbers:
+        raise UnknownCase(f"run {full_id!r} has no case {case_id!r}")
     if repetition is not None:
+        if repetition not in numbers:
+            known = ", ".join(map(str, numbers[:_NUMBERS]))
+            raise UnknownCase(
+                f"case {case_id!r} of run {full_id!r} has no repetition {repetition}; it has {known}"
+            )
         same = pl.col("repetition") == repetition
         rows = {name: table.filter(same) for name, table in rows.items()}
-    if rows["cases"].is_empty():
-        raise UnknownCase(f"run {full_id!r} has no case {case_id!r}")
     order = {
         "scores": ["judge", "metric", "part"],
         "asks": ["judge", "sample", "round", "index", "model"],

@@ -40,6 +40,8 @@ def end_process(exited: SystemExit | None = None) -> NoReturn:
     for stream in filter(None, (sys.stdout, sys.stderr)):  # none: closed before the start
         try:
             stream.flush()
+        except SystemExit as lost:  # a stream that has an exit code of its own for lost output
+            code = code or _exit_code(lost.code)
         except (OSError, ValueError):  # nobody reads any more, or it is closed
             code = code or _CANNOT_WRITE
     os._exit(code & 0xFF)

@@ -16,13 +16,14 @@ from assizes.tasks.store.record import RunRecord
 if TYPE_CHECKING:
     import polars as pl
 
-    from assizes.tasks.store.query_limits import QueryLimits
+    from assizes.tasks.store.queries.query_limits import QueryLimits
     from assizes.tasks.store.rebuild import RebuildResult
 
 __all__ = [
     "RunRecord",
     "Store",
     "existing_store",
+    "indexed_runs",
     "open_store",
     "query_store",
     "rebuild_store",
@@ -38,6 +39,20 @@ _DUCKDB: Final = "duckdb:///"  # begins the URI of a DuckDB store; the path of i
 def store_file(uri: str) -> Path | None:
     """The DuckDB file that a store's URI names; None for a store of Parquet files."""
     return Path(uri.removeprefix(_DUCKDB)).expanduser() if uri.startswith(_DUCKDB) else None
+
+
+def indexed_runs(config: StoreConfig) -> frozenset[str]:
+    """The ids of runs in the index beside a DuckDB file, also while another process has the file.
+
+    The index knows what the store held when its runs were last listed; a lake has none beside it.
+    """
+    from assizes.tasks.store.listing.run_index import indexed_run_ids
+    from assizes.tasks.store.listing.tables import DerivedTables
+
+    file = store_file(config.uri)
+    if file is None:
+        return frozenset()
+    return indexed_run_ids(DerivedTables.beside(file, in_memory=False))
 
 
 def open_store(config: StoreConfig | str, *, writing: bool = False) -> Store:
@@ -100,7 +115,7 @@ def query_store(
             or memory than `limits` allow.
         StoreError: when the store cannot be read.
     """
-    from assizes.tasks.store.query_limits import QueryLimits
+    from assizes.tasks.store.queries.query_limits import QueryLimits
     from assizes.tasks.store.sql import StoreQuery, run_query
 
     with open_store(config) as store:

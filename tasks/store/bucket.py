@@ -56,7 +56,7 @@ class Bucket:
             self._fs, root = url_to_fs(
                 uri, skip_instance_cache=True, use_listings_cache=False, **storage_options
             )
-        except (ImportError, ValueError, TypeError) as error:
+        except (ImportError, ValueError, TypeError, OSError) as error:  # ftp:// connects here
             raise _refusal(uri, _first_line(error)) from error
         self._root = str(root).rstrip("/")
         if "s3" in self._fs.protocol:

@@ -16,6 +16,7 @@ import json
 import math
 import os
 import re
+import threading
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -53,6 +54,16 @@ class PeopleTables(Protocol):
             StoreError: when a row is larger than `MAX_ROW_BYTES`.
         """
 
+    def add_new(self, table: str, row: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Store a row, unless the table holds one with its key; returns the one that it holds.
+
+        Of several calls at once with one key a single one stores its row, and gets `None`. In a lake
+        that holds for the calls of one process.
+
+        Raises:
+            StoreError: when the row is larger than `MAX_ROW_BYTES`.
+        """
+
     def rows(self, table: str) -> pl.DataFrame:
         """Every row of a table in order of time; empty where nobody wrote any."""
 
@@ -69,19 +80,36 @@ class FilePeople:
 
     def add(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append the rows as lines, and sync them to disk."""
-        if not (block := _encode(table, rows)):
-            return
+        if block := _encode(table, rows):
+            with self._writable_file() as file:
+                self._append(file, block)
+
+    def add_new(self, table: str, row: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Look for the key and append the line while no other process can append one."""
+        block = _encode(table, [row])
+        with self._writable_file() as file:
+            file.seek(0)
+            held = _held_row(table, row, {str(self.path): file.read()})
+            if held is None:
+                self._append(file, block)
+            return held
+
+    @contextmanager
+    def _writable_file(self) -> Iterator[BinaryIO]:
         if self._in_memory:
             raise StoreError("a store in memory keeps no labels; give [store] uri a file")
         with _converted_errors("write", self.path), _locked_file(self.path) as file:
-            is_new = not file.seek(0, os.SEEK_END)
-            # A line that a killed writer left unfinished must not run into the next one.
-            is_cut = not is_new and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
-            file.write(b"\n" + block if is_cut else block)
-            file.flush()
-            os.fsync(file.fileno())
-            if is_new:  # the name of the file must survive a power cut as well
-                sync_folder(self.path.parent)
+            yield file
+
+    def _append(self, file: BinaryIO, block: bytes) -> None:
+        is_new = not file.seek(0, os.SEEK_END)
+        # A line that a killed writer left unfinished must not run into the next one.
+        is_cut = not is_new and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
+        file.write(b"\n" + block if is_cut else block)
+        file.flush()
+        os.fsync(file.fileno())
+        if is_new:  # the name of the file must survive a power cut as well
+            sync_folder(self.path.parent)
 
     def rows(self, table: str) -> pl.DataFrame:
         """The rows of all whole lines."""
@@ -110,11 +138,20 @@ class ObjectPeople:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
+        self._lock = threading.Lock()
 
     def add(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Create an object with the rows."""
         if block := _encode(table, rows):
             self._objects.create(_object_name(table, block), block)
+
+    def add_new(self, table: str, row: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Look for the key and create the object while no other thread can create one."""
+        with self._lock:
+            held = _held_row(table, row, self._blocks(table))
+            if held is None:
+                self.add(table, [row])
+            return held
 
     def rows(self, table: str) -> pl.DataFrame:
         """The rows of all objects of a table."""
@@ -225,6 +262,18 @@ def _decode(table: str, blocks: Mapping[str, bytes]) -> pl.DataFrame:
                     rows[key] = row
     frame = pl.DataFrame(list(rows.values()), schema=PEOPLE_TABLES[table], orient="row")
     return frame.sort("at", *PEOPLE_KEYS[table])
+
+
+def _held_row(
+    table: str, row: Mapping[str, Any], blocks: Mapping[str, bytes]
+) -> dict[str, Any] | None:
+    """The row of some blocks that has the key of another row; `None` where none has."""
+    keys = PEOPLE_KEYS[table]
+    # Most keys are new: bytes are searched much faster than lines are read.
+    written = as_json(row[keys[0]]).encode()
+    blocks = {name: block for name, block in blocks.items() if written in block}
+    same = _decode(table, blocks).filter(*(pl.col(name) == row[name] for name in keys))
+    return next(same.iter_rows(named=True), None)
 
 
 def _without_cases(name: str, block: bytes, run_id: str, case_ids: Collection[str]) -> bytes:

@@ -19,7 +19,7 @@ from assizes.tasks.store.duckdb_file import DAMAGE_PATTERN, damage_error, first_
 from assizes.tasks.store.duckdb_rows import TYPES, present_tables
 from assizes.tasks.store.lake import ParquetStore
 from assizes.tasks.store.protocol import Store
-from assizes.tasks.store.query_limits import (
+from assizes.tasks.store.queries.query_limits import (
     QueryLimits,
     checked_query,
     lock_connection,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -187,3 +188,22 @@ def test_without_a_run_the_configured_transcripts_are_judged_and_attacked(
     assert answer.code == 0, answer
     assert answer.out.startswith("verdict: kappa")
     assert "canaries: 0 of 2 took the judge over, 2 were flagged" in answer.out
+
+
+def test_a_lowest_passing_grade_outside_the_grades_is_refused(folder: Path):
+    answer = assizes("calibrate", "labels.csv", "--run", RUN_ID, "--pass-from", "99", cwd=folder)
+    assert (answer.code, answer.out) == (2, "")
+    assert "pass_from) 99 is outside the grades, which are 0, 1" in answer.err
+
+
+def test_only_the_labels_of_the_metric_that_is_named_count(folder: Path, tmp_path: Path):
+    labels = tmp_path / "metrics.csv"
+    rows = [f"{case},{metric},1" for case, _, _ in ROWS for metric in ("verdict", "tool_routing")]
+    labels.write_text("case_id,metric,label\n" + "\n".join(rows), encoding="utf-8")
+    calibrate = ("calibrate", str(labels), "--run", RUN_ID, "--json", "--metric")
+    folder = shutil.copytree(folder, tmp_path / "own")  # a calibration is stored
+    answer = assizes(*calibrate, "verdict", cwd=folder)
+    assert [each["metric"] for each in json.loads(answer.out)["calibrations"]] == ["verdict"]
+    answer = assizes(*calibrate, "nope", cwd=folder)
+    assert (answer.code, answer.out) == (2, "")
+    assert "unknown metric 'nope'; known: tool_routing, verdict" in answer.err

@@ -165,3 +165,23 @@ def test_what_cannot_be_used_is_one_line_and_exit_code_2(
     assert reason in answer.err
     assert answer.err.count("\n") == 1
     assert answer.out == ""
+
+
+ODD_IDS = ("-5", "+49123", "=1+1", "@cmd", " lead", "tab\tid", "zero\u200bwidth", "rtl\u202eabc")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_an_exported_file_names_its_cases_whatever_their_ids(tmp_path: Path, suffix: str):
+    with open_store(StoreConfig(uri=f"duckdb:///{tmp_path}/assizes.duckdb"), writing=True) as store:
+        put(store, run([Said(case_id, (5, 5)) for case_id in (*ODD_IDS, "plain")]))
+    rows = [{"case_id": case_id, "label": "pass", "note": "- fine"} for case_id in ODD_IDS]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    words = ("labels", "import", "in.jsonl", "--run", RUN_ID, "--rater", "@ann")
+    assert f"{RUN_ID}: 8 labels read, 8 of them new" in assizes(*words, cwd=tmp_path).out
+    file = f"out.{suffix}"
+    assert assizes("labels", "export", RUN_ID, "--to", file, cwd=tmp_path).code == 0
+    again = assizes("labels", "import", file, "--run", RUN_ID, cwd=tmp_path)
+    assert f"{RUN_ID}: 8 labels read, 0 of them new" in again.out
+    answer = assizes("calibrate", file, "--run", RUN_ID, "--json", cwd=tmp_path)
+    (calibration,) = json.loads(answer.out)["calibrations"]
+    assert (calibration["labelled"], calibration["missing"]) == (8, 0)

@@ -95,3 +95,24 @@ def test_the_table_of_results_says_that_reasons_are_left_out(folder: Path):
     shown = assizes(*command, "--all", cwd=folder).out.splitlines()
     first = shown[1 : shown.index(next(line for line in shown if line.startswith("row 2")))]
     assert [line.split()[0] for line in first] == whole
+
+
+def test_json_is_valid_where_numbers_are_not_finite_or_long(folder: Path):
+    most = 2**127 - 1
+    query = (
+        f"select 'nan'::double x, ['-inf'::float, 1.5] l, {most}::hugeint h, interval 1 day d, "
+        "{'a': 0.5} s"
+    )
+    answer = assizes("sql", "s.duckdb", query, "--json", cwd=folder)
+    assert (answer.code, answer.err) == (0, "")
+    (row,) = json.loads(answer.out, parse_constant=pytest.fail)
+    assert row == {"x": None, "l": [None, 1.5], "h": most, "d": "1 day", "s": {"a": 0.5}}
+    as_csv = assizes("sql", "s.duckdb", query, "--csv", cwd=folder).out.splitlines()[1]
+    assert as_csv == f'nan,"[null, 1.5]",{most},1 day,"{{""a"": 0.5}}"'
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e300", "1e10"])
+def test_a_timeout_is_a_number_of_seconds_within_a_bound(folder: Path, seconds: str):
+    answer = assizes("sql", "s.duckdb", "select 1", "--timeout", seconds, cwd=folder)
+    assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+    assert "'--timeout'" in answer.err

@@ -46,7 +46,8 @@ def test_forgetting_shows_the_rows_first_and_deletes_them_when_told(lake):
     assert "rows in 1 runs deleted" in done.out
     assert "not touched: transcripts, reports already written" in done.out
     again = assizes("store", "forget", "c1", "--store", "lake", "--yes", cwd=lake)
-    assert again.out == "lake: rows in 0 runs deleted\n"
+    assert (again.code, again.out) == (2, "")
+    assert "lake: no case 'c1' is in any run; nothing was deleted" in again.err
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from assizes.deployments.commands.output import check_separate
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.ci.annotations import code_quality
@@ -40,6 +41,13 @@ class CiFiles:
     junit: Path | None = None
     sarif: Path | None = None
     code_quality: Path | None = None
+
+    def check_separate(self) -> None:
+        """Check that no two of them are one file; raises `ConfigurationError`."""
+        named = {
+            f"--{field.name.replace('_', '-')}": getattr(self, field.name) for field in fields(self)
+        }
+        check_separate(named, "ci")
 
 
 @dataclass(frozen=True, slots=True)

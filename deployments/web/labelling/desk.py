@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +11,22 @@ from urllib.parse import urlencode
 from uuid import uuid4
 
 import polars as pl
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from assizes.deployments.web import desk_data
 from assizes.deployments.web.desk_data import CaseKey, Dispute, LabelScale
 from assizes.deployments.web.forms import Fields, KnownName, parse_form
-from assizes.deployments.web.label_routes import WritableDep
+from assizes.deployments.web.label_routes import WritableDep, writable_reader
 from assizes.deployments.web.pages import FormFields, html_response, site
-from assizes.deployments.web.people_schemas import MAX_SECONDS, DeskQuery, LabelBody, Press, Role
+from assizes.deployments.web.people_schemas import (
+    MAX_SECONDS,
+    ChosenName,
+    DeskQuery,
+    LabelBody,
+    Press,
+    Role,
+)
 from assizes.deployments.web.read_routes import StoreReader
 from assizes.deployments.web.sessions import person_name, set_name
 from assizes.judge.errors import StoreBusy, UnknownCase
@@ -46,8 +54,11 @@ class Place:
     blind: bool
 
     def url(self, key: CaseKey | None = None) -> str:
-        """The permalink of a case; without one, of the first that waits for an answer."""
-        fields = {"run": self.run_id, "metric": self.metric, "rater": self.rater}
+        """The permalink of a case; without one, of the first that waits for an answer.
+
+        It holds no name: whoever opens it answers under their own.
+        """
+        fields = {"run": self.run_id, "metric": self.metric}
         if self.queue:
             fields["queue"] = self.queue
         if not self.blind:
@@ -116,6 +127,16 @@ class Desk:
         """The next case; behind the last one, the first that waits; `None` if none does."""
         return self.beside(key, 1) or self.first_open()
 
+    def undone(self, key: CaseKey) -> str:
+        """The id of the answer that Undo withdraws at a case: its own, else the newest of the list.
+
+        Empty where this person has answered no case of the list.
+        """
+        shown = (key,) if key in self.mine else self.keys
+        rows = (self.mine[each] for each in shown if each in self.mine)
+        newest = max(rows, key=lambda row: (row["at"], row["label_id"]), default=None)
+        return "" if newest is None else str(newest["label_id"])
+
 
 @router.get(PATHS["rater"])
 def label(reader: WritableDep, form: FormFields, known: KnownName) -> Response:
@@ -127,6 +148,19 @@ def label(reader: WritableDep, form: FormFields, known: KnownName) -> Response:
 def adjudicate(reader: WritableDep, form: FormFields, known: KnownName) -> Response:
     """One case about which raters disagree, with what each of them says."""
     return _desk_page(reader, parse_form(DeskQuery, form), known, "adjudicator")
+
+
+@router.post("/view/name", dependencies=[Depends(writable_reader)])
+def choose_name(fields: Fields) -> Response:
+    """Keep the name that a person chose in a form, and show the list of cases that they wanted."""
+    wanted = parse_form(ChosenName, fields)
+    if not (name := person_name(wanted.rater)):
+        return _ask_name(wanted, wanted.role)
+    # The address of the page that follows holds no name, so a copy of it hands none on.
+    url = f"{PATHS[wanted.role]}?{urlencode(_list_fields(wanted))}"
+    response = RedirectResponse(url, 303)
+    set_name(response, name)
+    return response
 
 
 @router.post(PATHS["rater"])
@@ -142,7 +176,7 @@ def press_settled(reader: WritableDep, fields: Fields) -> Response:
 
 
 def _desk_page(reader: StoreReader, wanted: DeskQuery, known: str, role: Role) -> Response:
-    name = person_name(wanted.rater) or known
+    name = known or person_name(wanted.rater)  # a link of somebody else changes no name
     if not name:
         return _ask_name(wanted, role)
 
@@ -168,13 +202,17 @@ def _desk_page(reader: StoreReader, wanted: DeskQuery, known: str, role: Role) -
 
 def _ask_name(wanted: DeskQuery, role: Role) -> HTMLResponse:
     """The page that asks for a name, once."""
-    fields = {
+    fields = {**_list_fields(wanted), "role": role}
+    return _desk_response("desk_name", {"fields": fields, "fault": bool(wanted.rater)})
+
+
+def _list_fields(wanted: DeskQuery) -> dict[str, str]:
+    """The fields of a link to a list of cases; what is left out has its default."""
+    chosen = wanted.model_dump(exclude={"rater", "role"}, exclude_defaults=True)
+    return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in wanted.model_dump(exclude={"rater"}, exclude_none=True).items()
-        if value != ""
+        for name, value in chosen.items()
     }
-    data = {"path": PATHS[role], "fields": fields, "fault": bool(wanted.rater)}
-    return _desk_response("desk_name", data)
 
 
 def _desk_response(name: str, data: Mapping[str, Any], run_id: str | None = None) -> HTMLResponse:
@@ -214,7 +252,7 @@ def _case_data(desk: Desk, key: CaseKey, executions: Sequence[StoredExecution]) 
         "judge": _judge_data(desk, shown) if is_open else None,
         "reason": desk.drawn.get(key, {}).get("reason") if is_open else None,
         "choices": desk.scale.choices,
-        "can_undo": bool(desk.mine),
+        "undoes": desk.undone(key),
         "label_id": uuid4().hex,  # the same form sent twice writes one row
         "began": f"{time.time():.3f}",
         "next_url": place.url(after),
@@ -261,10 +299,9 @@ def _press(reader: StoreReader, press: Press, role: Role) -> Response:
         run=press.run, metric=press.metric, queue=press.queue, rater=press.rater, blind=press.blind
     )
     key: CaseKey | None = (press.case, press.repetition)
-    mine = _my_answers(reader, press, role)
     if press.answer == "undo":
-        key = _withdraw(reader, mine, press, role)
-    elif not _stands(mine, press):
+        key = _withdraw(reader, press, role)
+    elif not _stands(reader, press, role):
         body = _label_body(press, role, press.case, press.repetition)
         reader.people.add_label(body.model_copy(update=_answer_fields(reader, press)))
     if press.answer == "skip":
@@ -286,25 +323,24 @@ def _next_case(reader: StoreReader, query: DeskQuery, press: Press, role: Role) 
         return None
 
 
-def _my_answers(reader: StoreReader, press: Press, role: Role) -> pl.DataFrame:
-    """This person's current answers to the question, in order of time."""
-    rows = reader.people.labels(current=True).filter(
+def _my_answers(rows: pl.DataFrame, press: Press, role: Role) -> pl.DataFrame:
+    """This person's answers to the question, among the rows of table labels."""
+    return rows.filter(
         pl.col("run_id") == press.run,
         pl.col("metric") == press.metric,
         pl.col("rater") == press.rater,
         pl.col("role") == role,
         pl.col("kind").is_in(["label", "skip"]),
     )
-    return rows.sort("at", "label_id")
 
 
-def _of_case(rows: pl.DataFrame, press: Press) -> pl.DataFrame:
-    return rows.filter(pl.col("case_id") == press.case, pl.col("repetition") == press.repetition)
-
-
-def _stands(mine: pl.DataFrame, press: Press) -> bool:
-    """Whether the person has given this very answer already: a key that was pressed twice."""
-    for row in _of_case(mine, press).iter_rows(named=True):
+def _stands(reader: StoreReader, press: Press, role: Role) -> bool:
+    """Whether a press changes nothing: the very answer once more, or a skip of an answered case."""
+    mine = _my_answers(reader.people.labels(current=True), press, role)
+    here = mine.filter(pl.col("case_id") == press.case, pl.col("repetition") == press.repetition)
+    for row in here.iter_rows(named=True):
+        if press.answer == "skip" and row["kind"] == "label":
+            return True
         answer = "skip" if row["kind"] == "skip" else row["value"]
         if row["note"] == press.note.strip() and answer == press.answer:
             return True
@@ -339,12 +375,19 @@ def _label_body(press: Press, role: Role, case_id: str, repetition: int) -> Labe
     )
 
 
-def _withdraw(reader: StoreReader, mine: pl.DataFrame, press: Press, role: Role) -> CaseKey:
-    """Withdraw this person's answer to a case, else the newest one; returns the case of it."""
-    here = _of_case(mine, press)
-    rows = (mine if here.is_empty() else here).tail(1)
-    for case_id, repetition in rows.select("case_id", "repetition").iter_rows():
-        body = _label_body(press, role, case_id, repetition)
-        reader.people.add_label(body.model_copy(update={"kind": "withdrawn", "seconds": None}))
+def _withdraw(reader: StoreReader, press: Press, role: Role) -> CaseKey:
+    """Withdraw the answer that the form names, unless it no longer counts; returns its case.
+
+    So a form that is sent twice, or that is older than what another tab did, withdraws no other.
+    """
+    is_named = pl.col("label_id") == press.undoes
+    named = _my_answers(reader.people.labels(), press, role).filter(is_named)
+    for case_id, repetition in named.select("case_id", "repetition").iter_rows():
+        if not reader.people.labels(current=True).filter(is_named).is_empty():
+            # An id of its own for each answer: two requests at once write one row.
+            label_id = hashlib.sha256(f"undo {press.undoes}".encode()).hexdigest()[:32]
+            fields = {"kind": "withdrawn", "seconds": None, "label_id": label_id}
+            body = _label_body(press, role, case_id, repetition)
+            reader.people.add_label(body.model_copy(update=fields))
         return case_id, repetition
     return press.case, press.repetition

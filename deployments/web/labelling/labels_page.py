@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import polars as pl
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
+from pydantic import BaseModel, ConfigDict
 
 from assizes.deployments.commands.sql import csv_text
 from assizes.deployments.web import desk_data
@@ -16,7 +17,7 @@ from assizes.deployments.web.desk_data import Dispute, LabelScale
 from assizes.deployments.web.forms import KnownName, parse_form
 from assizes.deployments.web.labelling.desk import PATHS
 from assizes.deployments.web.pages import FormFields, page_response
-from assizes.deployments.web.people_schemas import LabelQuery, RunName
+from assizes.deployments.web.people_schemas import RunName
 from assizes.deployments.web.read_routes import StoreReader, StoreReaderDep
 from assizes.judge.config.gates import VERDICT
 from assizes.judge.errors import ConfigurationError
@@ -35,10 +36,18 @@ _COLUMNS: Final = (
 """Columns of the CSV file; `assizes calibrate` reads the first ones as they are."""
 
 
+class LabelsPageQuery(BaseModel):
+    """The run whose labels the page shows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: RunName | None = None
+
+
 @router.get("/view/labels")
 def labels(reader: StoreReaderDep, form: FormFields, known: KnownName) -> HTMLResponse:
     """Who has labelled how much of a run, and where raters disagree."""
-    wanted = parse_form(LabelQuery, form)
+    wanted = parse_form(LabelsPageQuery, form)
 
     def read(store: Store) -> dict[str, Any]:
         run_id = store.run(wanted.run or "latest").run_id

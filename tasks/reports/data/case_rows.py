@@ -19,7 +19,16 @@ from assizes.judge.score import ACCEPTABLE, LABELS
 from assizes.judge.verdicts.executions import IS_LOW, collect_rows
 from assizes.judge.verdicts.verdict import rationale
 from assizes.tasks.reports.data.read_first import CaseChange, fix_of, reason_of
-from assizes.tasks.reports.formatting import NAME_CHARS, clean, clean_line, line_of, name_of, number
+from assizes.tasks.reports.formatting import (
+    ID_CHARS,
+    NAME_CHARS,
+    clean,
+    clean_line,
+    filter_value,
+    line_of,
+    name_of,
+    number,
+)
 from assizes.tasks.reports.schema import parts
 from assizes.tasks.runs.stored_cases import StoredExecution, reread_cases
 from assizes.tasks.store import RunRecord
@@ -29,7 +38,6 @@ MAX_READ_FIRST: Final = 20  # cases that are shown in full, at most
 MAX_CASES: Final = 200  # cases in the table, at most
 MAX_ERRORS: Final = 50  # cases that could not be judged that are listed, at most
 MAX_FINDINGS: Final = 60  # scores, and expected outcomes, that are shown of a case at most
-ID_CHARS: Final = 512  # characters of the id of a case, at most
 TEXT_CHARS: Final = 2000  # characters of a justification, an error or an outcome, at most
 TURN_CHARS: Final = 6000  # characters of one text of a conversation on the page of a case, at most
 MAX_TURNS: Final = 1000  # turns of a conversation on the page of a case, at most
@@ -39,8 +47,8 @@ MAX_TOOLS: Final = 50  # tools of a case by which it can be filtered, at most
 MAX_OBJECT_BYTES: Final = 256 << 20  # bytes of an object that is fetched to show a conversation
 
 _KEY: Final = ("case_id", "repetition")
-_LINE_FIELDS: Final = ("repetition", "status", "passed", "overall_score", "gate")
-_LINE_TEXTS: Final = ("root_cause", "summary", "agent_version")
+_LINE_FIELDS: Final = ("case_id", "repetition", "status", "passed", "overall_score", "gate")
+_LINE_TEXTS: Final = ("root_cause", "summary")
 _CHANGES: Final = {"case_id": pl.String, "change": pl.String}  # a frame without rows needs them
 
 
@@ -83,7 +91,7 @@ def case_rows(
         ),
         errors=[
             parts.CaseError(
-                case_id=clean_line(row["case_id"], ID_CHARS),
+                case_id=row["case_id"],
                 repetition=row["repetition"],
                 error=clean_line(row["error"] or "", TEXT_CHARS),
             )
@@ -97,13 +105,13 @@ def _case_line(
     row: Mapping[str, Any], change: CaseChange | None, failures: Failures
 ) -> parts.CaseLine:
     return parts.CaseLine(
-        case_id=clean_line(row["case_id"], ID_CHARS),
         **{name: row[name] for name in _LINE_FIELDS},
         **{name: _line_or_none(row[name]) for name in _LINE_TEXTS},
         change=None if change is None else change.status,
         failure_codes=list(failures.codes),
         low_metrics=list(failures.metrics),
-        tools=[name_of(tool) for tool in row["tools"] or ()][:MAX_TOOLS],
+        agent_version=row["agent_version"] and filter_value(row["agent_version"]),
+        tools=[filter_value(tool) for tool in row["tools"] or ()][:MAX_TOOLS],
     )
 
 
@@ -307,7 +315,11 @@ def conversations(
     transcripts = iter(reread_or_faults(record, [row for row in table_rows if row]))
     shown: list[dict[str, Any]] = []
     for shown_case, row in zip(shown_cases, table_rows, strict=True):
-        case = next(transcripts) if row else DataError("unknown", "its id cannot be shown")
+        case = (
+            next(transcripts)
+            if row
+            else DataError("unknown", "the store has no row of it any more")
+        )
         if isinstance(case, DataError):
             shown.append({"turns": [], "fault": clean(str(case), NAME_CHARS), "more": 0})
             continue

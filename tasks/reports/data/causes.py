@@ -52,7 +52,7 @@ def _cause_line(row: Mapping[str, Any]) -> CauseLine:
         "name": name_of(row["name"]),
         "sentence": line_of(row["sentence"] or ""),
         "described_by": writer_of(row["described_by"]),
-        "examples": [name_of(case_id) for case_id in row["examples"] or ()],
+        "examples": list(row["examples"] or ()),
         "word": _WORDS.get(row["state"], row["state"]) + (", muted" if row["muted"] else ""),
         "shown": _numbers(row),
     }

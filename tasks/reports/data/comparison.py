@@ -14,10 +14,16 @@ from assizes.judge.config.run import FINGERPRINTS
 from assizes.judge.prompts.prompt_texts import PromptDiff
 from assizes.judge.rows import as_json
 from assizes.tasks.reports import formatting
-from assizes.tasks.reports.data.case_rows import ID_CHARS
 from assizes.tasks.reports.data.metric_rows import MAX_METRICS
 from assizes.tasks.reports.data.read_first import FLIPS
-from assizes.tasks.reports.formatting import DASH, line_of, name_of, plural, signed_number
+from assizes.tasks.reports.formatting import (
+    DASH,
+    filter_value,
+    line_of,
+    name_of,
+    plural,
+    signed_number,
+)
 from assizes.tasks.reports.schema import parts
 
 MAX_MOVED: Final = 100  # cases that got worse, and cases that got better, that are listed at most
@@ -48,7 +54,7 @@ def comparison_part(comparison: RunComparison | None) -> parts.Comparison | None
     verdict, counts, aggregate = comparison.verdict, comparison.case_counts, comparison.aggregate
     fields = ("run_id", "run_name", "agent_version")
     baseline, candidate = (
-        parts.Side(run_id=run_id, name=name, agent_version=version and line_of(version))
+        parts.Side(run_id=run_id, name=name, agent_version=version and filter_value(version))
         for run_id, name, version in (
             [getattr(comparison, f"{side}_{field}") for field in fields]
             for side in ("baseline", "candidate")
@@ -85,8 +91,7 @@ def comparison_part(comparison: RunComparison | None) -> parts.Comparison | None
 
 
 def _ids(ids: Sequence[str], total: int) -> parts.OfMany:
-    shown = [formatting.clean_line(case_id, ID_CHARS) for case_id in ids[:MAX_IDS]]
-    return parts.OfMany(total=total, shown=shown, more=max(0, total - MAX_IDS))
+    return parts.OfMany(total=total, shown=list(ids[:MAX_IDS]), more=max(0, total - MAX_IDS))
 
 
 def _metrics(comparison: RunComparison) -> list[parts.MetricChange]:
@@ -174,7 +179,7 @@ def _movers(comparison: RunComparison, status: str, flips: int) -> parts.Movers:
         more=max(0, total - MAX_MOVED),
         shown=[
             parts.MovedCase(
-                case_id=formatting.clean_line(case.test_case_id, ID_CHARS),
+                case_id=case.test_case_id,
                 flip=FLIPS.get((case.baseline_passed, case.candidate_passed), ""),
                 baseline_score=case.baseline_score,
                 candidate_score=case.candidate_score,
@@ -291,7 +296,7 @@ def _span(low: float | None, high: float | None) -> str:
 def _explored(change: Exploratory) -> parts.Explored:
     return parts.Explored(
         **change.model_dump(exclude={"name", "measure", "kind"}),
-        name=formatting.clean_line(change.name, ID_CHARS),
+        name=filter_value(change.name),
         measure=name_of(LABELS.get(change.measure, change.measure)),
         kind=change.kind.replace("_", " "),
         span=_span(change.low, change.high),

@@ -1,6 +1,7 @@
 """Computes everything that the report of a run shows; HTML, Markdown and JSON only render it.
 
 Text of transcripts and judges is cut and made visible here; it is escaped where it is rendered.
+Ids of cases and values to filter by stay as they are, as links are made of them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from assizes.tasks.reports.data.case_rows import case_rows
 from assizes.tasks.reports.data.comparison import comparison_part
 from assizes.tasks.reports.data.first_look import code_shifts, first_look
 from assizes.tasks.reports.data.read_first import case_changes
-from assizes.tasks.reports.formatting import line_of, name_of, plural
+from assizes.tasks.reports.formatting import filter_value, line_of, name_of, plural
 from assizes.tasks.reports.schema import report as schema
 from assizes.tasks.reports.schema.parts import Comparison, Counted, NameValue
 from assizes.tasks.runs.stored_runs import named_baseline
@@ -146,7 +147,7 @@ def _run_head(run: RunRecord, cases: pl.LazyFrame) -> schema.RunHead:
         agents=[name_of(agent) for agent in agents[:MAX_AGENTS]] + more,
         agent_versions=[
             schema.AgentVersion(
-                agent=agent and name_of(agent), version=version and name_of(version)
+                agent=agent and name_of(agent), version=version and filter_value(version)
             )
             for agent, version in sorted(pairs, key=lambda pair: tuple(part or "" for part in pair))
             if agent or version

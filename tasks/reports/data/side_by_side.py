@@ -25,7 +25,6 @@ from assizes.judge.prompts.prompt_texts import prompt_diff
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import ACCEPTABLE
 from assizes.tasks.reports.data.case_rows import (
-    ID_CHARS,
     MAX_TURNS,
     TEXT_CHARS,
     TURN_CHARS,
@@ -69,7 +68,7 @@ def side_by_side(pair: StoredPair) -> SideBySide:
     elif diffs:
         note = "The judges were told different things."
     return SideBySide(
-        case_id=clean_line(pair.case_id, ID_CHARS),
+        case_id=pair.case_id,
         repetition=pair.baseline.repetition,
         baseline=_case_side(pair.baseline, before),
         candidate=_case_side(pair.candidate, after),

@@ -47,7 +47,7 @@ _SHADED: Final = frozenset({*(label.replace("_", " ") for label in LABELS), "pas
 
 _FILTERS: Final = (
     *("number", "count", "share", "signed_number", "money", "duration"),
-    *("plural", "mark", "gate_mark", "labels"),
+    *("plural", "mark", "gate_mark", "labels", "id_of", "line_of"),
 )
 """Functions of `formatting` that templates may call."""
 
@@ -187,7 +187,7 @@ def _environment() -> jinja2.Environment:
         ),
         "grown_first": lambda codes: sorted(codes, key=_not_grown),
         # A narrow column may break a snake_case name after an underscore.
-        "breakable": lambda name: Markup("_<wbr>").join(name.split("_")),
+        "breakable": lambda name: Markup("_<wbr>").join(formatting.line_of(name).split("_")),
     }
     return environment
 

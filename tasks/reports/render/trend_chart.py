@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import time
+from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 import altair as alt
@@ -13,25 +14,37 @@ from assizes.tasks.reports.render import html
 
 MAX_SERIES: Final = 12  # series that are drawn, at most
 HEIGHT: Final = 110  # height of the panel of one series, in pixels
-
+_TICKS: Final = 4  # dates under a chart, about
 
 _MAX_DRAWN: Final = 60
 """Charts of the last pages that a server keeps; each takes some 60 kB."""
 
 
 def trend_charts(trends: Trends) -> list[html.ChartImage]:
-    """One drawing for each of the first twelve series, for light and for dark pages."""
-    return [_chart(trend) for trend in trends.series[:MAX_SERIES]]
+    """A drawing of each of at most twelve series, for light and for dark pages.
+
+    Those that left their reference come first.
+    """
+    return [_chart(trend) for trend in _first_series(trends)]
 
 
 def trend_chart(trends: Trends) -> str:
-    """One SVG with a panel for each of the first twelve series; runs with a signal are marked."""
+    """One SVG with the same series as panels; runs with a signal are marked."""
     panels = [
-        _panel(trend, html.LIGHT).properties(title=_title(trend))
-        for trend in trends.series[:MAX_SERIES]
+        _panel(trend, html.LIGHT).properties(title=_title(trend)) for trend in _first_series(trends)
     ]
     drawing = alt.vconcat(*panels, spacing=14).resolve_scale(x="shared", y="independent")
     return html.svg_of(drawing, html.LIGHT, background="white", padding=8)
+
+
+def _first_series(trends: Trends) -> list[Trend]:
+    """The series to draw: those that are worse, those that are better, and others in their order."""
+    left = ("worse", "better")
+    ordered = sorted(
+        trends.series,
+        key=lambda trend: left.index(trend.state) if trend.state in left else len(left),
+    )
+    return ordered[:MAX_SERIES]
 
 
 @lru_cache(maxsize=_MAX_DRAWN)  # a chart shows what its trend holds, and takes 0.1 s to draw
@@ -44,6 +57,20 @@ def _chart(trend: Trend) -> html.ChartImage:
 def _title(trend: Trend) -> str:
     name = f"{trend.series} [{trend.slice_of}]" if trend.slice_of else trend.series
     return f"{html.label_of(name)}: {trend.state}"
+
+
+def _time_axis(times: list[datetime], *, are_days: bool) -> alt.Axis:
+    """The dates under a chart; where round ones would all read alike, those of some runs."""
+    label, unit = (
+        ("%d %b", timedelta(days=1)) if are_days else ("%d %b %H:%M", timedelta(minutes=1))
+    )
+    if max(times) - min(times) >= _TICKS * unit:
+        return alt.Axis(format=label, tickCount=_TICKS)
+    by_label: dict[str, datetime] = {}
+    for at in sorted(times):
+        by_label.setdefault(at.astimezone(UTC).strftime(label), at)
+    values = [1000 * at.timestamp() for at in islice(by_label.values(), _TICKS)]  # milliseconds
+    return alt.Axis(format=label, values=values)
 
 
 def _panel(trend: Trend, theme: html.Theme) -> Any:
@@ -63,7 +90,7 @@ def _panel(trend: Trend, theme: html.Theme) -> Any:
         if point["corrected"] is not None and point["corrected"]["value"] is not None
     ]
     are_days = all(point.at.time() == time.min for point in trend.points)
-    axis = alt.Axis(format="%d %b" if are_days else "%d %b %H:%M", tickCount=4)
+    axis = _time_axis([point.at for point in trend.points], are_days=are_days)
     # In UTC: west of it, the axis would show the beginning of a day as the day before.
     base = alt.Chart(alt.InlineData(values), width=html.WIDTH, height=HEIGHT).encode(
         x=alt.X("at:T", title=None, axis=axis, scale=alt.Scale(type="utc"))

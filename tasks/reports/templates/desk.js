@@ -52,7 +52,11 @@
     const form = element.form;
     const name = element.textContent.trim();
     await ask(form.action, new URLSearchParams(new FormData(form, element)));
-    tell(element.value === "undo" ? "Withdrawn." : `Saved: ${name}.`, false);
+    if (element.value === "undo" && desk().querySelector("#answer")) {
+      tell("Not withdrawn: the answer was changed meanwhile.", true);
+      return;
+    }
+    tell({ undo: "Withdrawn.", skip: "Skipped." }[element.value] ?? `Saved: ${name}.`, false);
   };
   const next = (step) => {
     const before = failures;
@@ -93,6 +97,10 @@
     if (!/^[pfnsujk?0-9]$/.test(key)) return;
     event.preventDefault();
     next(press(key));
+  });
+  document.addEventListener("click", (event) => {
+    const isUndo = event.target.closest?.("form[data-desk] button[value=undo]");
+    if (isUndo && event.detail > 1) event.preventDefault();
   });
   document.addEventListener("submit", (event) => {
     if (!event.target.matches("form[data-desk]") || !event.submitter) return;

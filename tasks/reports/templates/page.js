@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const value = (cell) => {
-    const text = (cell?.textContent ?? "").trim();
+    const text = (cell?.dataset.sort ?? cell?.textContent ?? "").trim();
     const number = Number.parseFloat(text.replace(/,/g, "").replace("−", "-").replace(/^[^0-9+.-]+/, ""));
     return { text, number };
   };

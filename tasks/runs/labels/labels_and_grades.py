@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
@@ -15,6 +16,7 @@ from assizes.judge.calibration.labelled import ItemKey, PeopleGrades
 from assizes.judge.config.gates import CASES_PREFIX, VERDICT, CalibrationConfig, LabelColumns
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats.shared.parsing import strict_json
+from assizes.judge.labels.cell_text import text_of_cell
 from assizes.judge.privacy.secret_masking import mask_credentials
 from assizes.judge.score import ACCEPTABLE, LABELS
 from assizes.judge.verdicts.executions import collect_rows
@@ -70,6 +72,12 @@ def stored_grades(
     return JudgeGrades(judge, grades, clusters, answering_models(store, run_id, judge))
 
 
+def case_ids(store: Store, run_id: str) -> list[str]:
+    """The ids of the cases of a run, in no order."""
+    ids = collect_rows(store.scan(run_id, "cases").select(pl.col("case_id").unique()))
+    return ids["case_id"].to_list()
+
+
 def carried_labels(store: Store, run_id: str, name: str) -> dict[ItemKey, PeopleGrades]:
     """The labels of a name that came with the transcripts, from the scores of judge `recorded`.
 
@@ -89,6 +97,26 @@ def carried_labels(store: Store, run_id: str, name: str) -> dict[ItemKey, People
         ItemKey(case_id, repetition): PeopleGrades(grades={name: float(raw)})
         for case_id, repetition, raw in rows
     }
+
+
+def with_repetitions(
+    labels: Mapping[ItemKey, PeopleGrades], judged: Iterable[ItemKey]
+) -> dict[ItemKey, PeopleGrades]:
+    """The labels by case and repetition; a label without a repetition is of the only one."""
+    repetitions = defaultdict(list)
+    for case_id, repetition in sorted(judged):
+        repetitions[case_id].append(repetition or 0)
+    labels_by_repetition = {}
+    for item, people in labels.items():
+        of_case = repetitions.get(item.case_id, [0])  # a case that was not judged is missing later
+        if item.repetition is None and len(of_case) > 1:
+            raise ConfigurationError(
+                f"[calibration] labels: case {item.case_id!r} was judged in {len(of_case)} repetitions; a "
+                "column `repetition` must say which one was labelled"
+            )
+        repetition = of_case[0] if item.repetition is None else item.repetition
+        labels_by_repetition[ItemKey(item.case_id, repetition)] = people
+    return labels_by_repetition
 
 
 def _scores(store: Store, run_id: str, metric: str) -> tuple[list[dict[str, Any]], str]:
@@ -161,7 +189,8 @@ def read_labels(
     data = read_whole_file(uri, storage_options, where)
     suffix = PurePosixPath(uri.removesuffix(".gz")).suffix.lower()
     trec = partial(_trec, columns=columns)
-    readers: dict[str, Callable[[bytes], Rows]] = {**_READERS, ".txt": trec, ".qrels": trec}
+    own = {".csv": partial(_csv, case=columns.case), ".txt": trec, ".qrels": trec}
+    readers: dict[str, Callable[[bytes], Rows]] = {**_READERS, **own}
     place = f"{where} {mask_credentials(uri)!r}"
     if suffix not in readers:
         raise ConfigurationError(f"{place}: unknown ending; accepted: {_ACCEPTED}")
@@ -173,7 +202,18 @@ def read_labels(
     return LabelFile(hashlib.sha256(data).hexdigest()[:16], rows)
 
 
-def _csv(data: bytes, separator: str = ",") -> Rows:
+def _csv(data: bytes, case: str) -> Rows:
+    """The rows of a CSV file; column `case` is left to who knows the cases (`case_reader`)."""
+    return [
+        {
+            name: cell if cell is None or name == case else text_of_cell(cell)
+            for name, cell in row.items()
+        }
+        for row in _separated(data)
+    ]
+
+
+def _separated(data: bytes, separator: str = ",") -> Rows:
     # Everything stays text: 007 is an id, and grades are parsed later, by their scale.
     return pl.read_csv(data, separator=separator, infer_schema=False).to_dicts()
 
@@ -215,8 +255,7 @@ def _trec(data: bytes, columns: LabelColumns) -> Rows:
 
 
 _READERS: Final[Mapping[str, Callable[[bytes], Rows]]] = {
-    ".csv": _csv,
-    ".tsv": partial(_csv, separator="\t"),
+    ".tsv": partial(_separated, separator="\t"),
     ".parquet": parquet_rows,
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -14,6 +14,7 @@ import polars as pl
 from assizes.judge.calibration.labelled import ItemKey, PeopleGrades, labels_by_metric
 from assizes.judge.config.gates import VERDICT, CalibrationConfig
 from assizes.judge.errors import ConfigurationError
+from assizes.judge.labels.cell_text import case_reader
 from assizes.judge.labels.current import ADJUDICATOR, LABEL, current_labels
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
@@ -96,7 +97,8 @@ def labels_to_import(
     file = read_labels(uri, config.storage_options, config.columns, "--labels")
     judged = collect_rows(store.scan(record.run_id, "cases").select(*_CASE, "transcript_hash"))
     held = {(case_id, repetition): digest for case_id, repetition, digest in judged.rows()}
-    labels = _LabelsToImport(record.run_id, uri, config, held, metric_units(store, record.run_id))
+    units, reader = metric_units(store, record.run_id), case_reader({case for case, _ in held})
+    labels = _LabelsToImport(record.run_id, uri, config, held, units, reader)
     rows: list[dict[str, Any]] = []
     for role in (RATER, ADJUDICATOR):
         of_role = [row for row in file.rows if (_text(row.get(ROLE)) or RATER) == role]
@@ -116,14 +118,16 @@ class _LabelsToImport:
     config: CalibrationConfig
     held: Mapping[tuple[str, int], str | None]  # case of the run -> hash of its transcript
     units: Mapping[str, float]
+    read_case: Callable[[str], str]
 
     def rows(
         self, file_rows: Sequence[Mapping[str, Any]], role: str, rater: str | None
     ) -> list[dict[str, Any]]:
         """The rows of the labels of one role."""
         chances = self._chances(file_rows)
+        by_metric = labels_by_metric(file_rows, self.config, self.uri, self.read_case)
         now, rows = datetime.now(UTC), []
-        for metric, items in labels_by_metric(file_rows, self.config, self.uri).items():
+        for metric, items in by_metric.items():
             unit = self._unit(metric)
             for item, people in items.items():
                 for column, grade in people.grades.items():
@@ -172,7 +176,7 @@ class _LabelsToImport:
                 )
             metric = str(row.get(columns.metric) or self.config.metric or VERDICT)
             repetition = int(_text(row.get(columns.repetition)) or 0)
-            key = (metric, str(row.get(columns.case)).strip(), repetition)
+            key = (metric, self.read_case(str(row.get(columns.case))), repetition)
             chances[key] = (chance, _text(row.get("queue_id")) or "")
         return chances
 

@@ -155,6 +155,11 @@ class RunIndex:
             yield pl.DataFrame(rows, schema=_STORED, orient="row")
 
 
+def indexed_run_ids(tables: DerivedTables) -> frozenset[str]:
+    """The ids in the index as it was written last; newer runs may be missing."""
+    return frozenset(tables.read(_NAME, _STORED)["run_id"])
+
+
 def _is_stale(known: str | None, state: str) -> bool:
     return known is None or known != state or state == UNKNOWN_STATE
 

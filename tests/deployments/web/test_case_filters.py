@@ -18,9 +18,9 @@ from tests.tasks.stored_runs import put
 
 RUN = "nightly-aaaaaaaaaaaa"
 CASES = [
-    Said("routed", (1, 4), tools=("find", "pay & go")),
-    Said("undone", (5, 5), done=False, tools=("find",)),
-    Said("fine", (5, 5), tools=()),
+    Said("routed", (1, 4), tools=("find", "pay & go"), latency_ms=999.0),
+    Said("undone", (5, 5), done=False, tools=("find",), latency_ms=1200.0),
+    Said("fine", (5, 5), tools=(), latency_ms=None),
 ]
 
 
@@ -85,3 +85,13 @@ async def test_a_filter_that_no_case_fits_leads_back_to_all(client: httpx.AsyncC
     page = BeautifulSoup((await client.get(path, params={"tool": "none"})).text, "html.parser")
     assert page.find("a", string="Show all cases")["href"] == path
     assert page.find("input", attrs={"name": "tool"})["value"] == "none"
+
+
+async def test_latencies_are_sorted_by_their_number_not_by_what_is_shown(client: httpx.AsyncClient):
+    page = BeautifulSoup((await client.get(f"/view/runs/{RUN}/cases")).text, "html.parser")
+    cells = page.select('td[data-label="Latency"]')
+    assert {(cell.text, cell.get("data-sort")) for cell in cells} == {
+        ("999 ms", "999.0"),
+        ("1.20 s", "1200.0"),
+        ("\u2013", None),
+    }

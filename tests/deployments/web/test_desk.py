@@ -53,6 +53,14 @@ def shown_case(page: Page) -> str:
     return parse_qs(urlsplit(page.url).query)["case"][0]
 
 
+def choose_name(page: Page, site: DeskSite, name: str) -> None:
+    """Give a name in the form of the page of the labels, and come to the desk with it."""
+    page.goto(f"{site.url}/view/labels?run={site.candidate}")
+    page.get_by_label("Your name").fill(name)
+    page.get_by_role("button", name="Label cases").click()
+    expect(page.get_by_text(f"you are {name}")).to_be_visible()
+
+
 def label_all(page: Page, keys: str) -> dict[str, str]:
     """Label every case by keyboard; returns what was pressed by case."""
     pressed: dict[str, str] = {}
@@ -70,7 +78,7 @@ def test_forty_cases_are_labelled_by_keyboard_in_under_two_minutes(site: DeskSit
     sign_in(page, site.desk(rater="Ada"))
     pressed = {}
     for rater, keys in (("Ada", "pf"), ("Bo", "p")):
-        page.goto(site.desk(rater=rater))
+        choose_name(page, site, rater)
         began = time.monotonic()
         pressed[rater] = label_all(page, keys)
         assert time.monotonic() - began < 120
@@ -86,7 +94,8 @@ def test_forty_cases_are_labelled_by_keyboard_in_under_two_minutes(site: DeskSit
         }
         assert all(0 <= row["seconds"] < 120 for row in rows)
         assert all('"judge_score":null' in row["shown"] for row in rows)
-    page.goto(site.desk("adjudicate", rater="Cyd"))
+    choose_name(page, site, "Cyd")
+    page.goto(site.desk("adjudicate"))
     expect(page.get_by_text("of 20 cases")).to_be_visible()
     expect(page.get_by_role("group", name="What the raters say")).to_contain_text("Ada")
     press(page, "f", "fail")
@@ -179,6 +188,29 @@ def test_keys_that_are_pressed_faster_than_pages_come_are_not_lost(site: DeskSit
         page.keyboard.press(key)
     expect(page.locator("[data-mine]")).to_have_text("4")
     assert [row["value"] for row in site.labels(rater="Ada")] == [1.0, 0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("between_ms", [0, 300])
+def test_a_double_click_on_undo_withdraws_one_answer(site: DeskSite, tab: Watched, between_ms: int):
+    page = tab.page
+    sign_in(page, site.desk(rater="Ada"))
+    for _ in range(3):
+        press(page, "p", "pass")
+        go_on(page)
+    page.keyboard.press("k")
+    expect(page.locator("#answer strong")).to_have_text("pass")
+    place = page.get_by_role("button", name="Undo").bounding_box()
+    assert place is not None
+    for count in (1, 2):
+        page.mouse.move(place["x"] + 5, place["y"] + 5)
+        page.mouse.down(click_count=count)
+        page.mouse.up(click_count=count)
+        page.wait_for_timeout(between_ms)  # in which the next page comes, or does not
+    expect(page.locator("#said")).to_have_text("Withdrawn.")
+    expect(page.locator("[data-mine]")).to_have_text("2")
+    page.wait_for_timeout(500)
+    kinds = [row["kind"] for row in site.labels(rater="Ada")]
+    assert kinds.count("withdrawn") == 1
 
 
 def test_the_desk_works_without_javascript(browser: Browser, site: DeskSite):

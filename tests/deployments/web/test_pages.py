@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from assizes.tasks.reports import formatting
 from assizes.tasks.reports.render.html import html_report
 from tests.deployments.web.conftest import Served
 from tests.tasks.reports.sample import Said, compared, run
@@ -115,6 +117,23 @@ def test_from_a_run_to_the_turn_that_failed_and_the_prompt_behind_it(served: Ser
     page.get_by_text("system message").click()
     expect(page.locator("pre").first).to_contain_text("You judge a finished conversation")
     assert tab.errors == []
+
+
+def test_a_column_of_durations_sorts_by_their_length(tab: Watched, tmp_path: Path):
+    lengths = (70_000.0, 300.0, 1_200.0, 999.0)  # milliseconds
+    rows = "".join(
+        f'<tr><td data-sort="{length}">{formatting.duration(length)}</td></tr>'
+        for length in lengths
+    )
+    script = files("assizes.tasks.reports").joinpath("templates/page.js").read_text("utf-8")
+    head = "<thead><tr><th class=n>Latency</th></tr></thead>"
+    table = f"<table class=sortable>{head}<tbody>{rows}<tr><td>\u2013</td></tr></tbody></table>"
+    file = tmp_path / "page.html"
+    file.write_text(f"<!doctype html><meta charset=utf-8>{table}<script>{script}</script>", "utf-8")
+    page = tab.show(file.as_uri())
+    page.get_by_role("button", name="Latency").press("Enter")
+    shown = page.locator("tbody td").all_text_contents()
+    assert shown == ["300 ms", "999 ms", "1.20 s", "70.00 s", "\u2013"]
 
 
 def test_a_column_sorts_both_ways_with_the_keyboard(served: Served, tab: Watched):

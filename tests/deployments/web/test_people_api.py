@@ -211,7 +211,8 @@ def test_a_bare_server_reads_and_refuses_to_write(served: Served) -> None:
         assert (answer.status, answer.headers["content-type"]) == (403, "application/problem+json")
         assert "--labelling" in answer.json["detail"]
         assert served.get(path).json["data"] == []
-    for page in ("/view/annotate", "/view/label", "/view/adjudicate", "/view/login"):
+    writing = ("/view/annotate", "/view/label", "/view/adjudicate", "/view/name", "/view/login")
+    for page in writing:
         named = {**FORM, "Origin": served.url}
         assert ask(served.url + page, method="POST", headers=named, body=b"a=b").status == 403
     assert "--labelling" in served.get("/view/labels").text

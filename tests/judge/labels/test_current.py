@@ -78,11 +78,14 @@ def test_raters_settle_where_all_agree_and_an_adjudicator_wins():
     assert settled["e"]["value"] == 0.0
 
 
-def test_a_case_chosen_by_hand_has_no_probability():
+def test_a_label_without_a_chance_adds_an_opinion_and_takes_no_chance_away():
     drawn = [label("a", 1.0, probability=0.5), label("b", 1.0, rater="bob", probability=0.25)]
     assert settled_labels(rows(*drawn))["probability"].item() == 0.25
-    by_hand = label("c", 1.0, rater="eve")
-    assert settled_labels(rows(*drawn, by_hand))["probability"].item() is None
+    by_hand = label("c", 0.0, rater="eve", role="adjudicator")
+    again = label("d", 1.0, 1, rater="bob", note="again", supersedes="b")
+    (settled,) = settled_labels(rows(*drawn, by_hand, again)).to_dicts()
+    assert (settled["value"], settled["raters"], settled["probability"]) == (0.0, 2, 0.25)
+    assert settled_labels(rows(by_hand))["probability"].item() is None
 
 
 STRATA = np.array(["passes"] * 150 + ["fails"] * 50)
@@ -146,3 +149,72 @@ def test_labels_of_one_queue_keep_its_chances():
     settled = dict(settled_labels(table, frame).select("case_id", "probability").rows())
     assert settled.pop("by hand") is None
     assert settled == pytest.approx({row["case_id"]: row["probability"] for row in queue})
+
+
+def of_queue(*chances: float) -> pl.DataFrame:
+    """A queue of the cases c0, c1, ... in this order."""
+    kept = {"queue_id": "q", "run_id": "r", "metric": "verdict", "repetition": 0}
+    kept |= {"part": "random", "reason": "", "stratum": "all", "at": BEGAN, "drawn_by": "ann"}
+    drawn = [
+        kept | {"position": place, "case_id": f"c{place}", "probability": chance}
+        for place, chance in enumerate(chances)
+    ]
+    return pl.DataFrame(drawn, schema=PEOPLE_TABLES["queues"], orient="row")
+
+
+def chances_of(queue: pl.DataFrame, *labels: dict[str, Any]) -> dict[str, float | None]:
+    return dict(settled_labels(rows(*labels), queue).select("case_id", "probability").rows())
+
+
+def in_queue(case_id: str, chance: float, **changed: Any) -> dict[str, Any]:
+    drawn = label(f"q{case_id}", 1.0, case_id=case_id, probability=chance, queue_id="q")
+    return drawn | changed
+
+
+def test_a_drawn_case_keeps_its_chance_whoever_answers_and_wherever():
+    queue = of_queue(0.5, 0.25, 0.125)
+    drawn = [in_queue("c0", 0.5), in_queue("c1", 0.25), in_queue("c2", 0.125)]
+    settled = label("s", 0.0, 5, case_id="c0", rater="cid", role="adjudicator")
+    second = label("t", 0.0, 5, case_id="c1", rater="bob")
+    again = label("u", 1.0, 5, case_id="c2", supersedes="qc2")
+    found = chances_of(queue, *drawn, settled, second, again)
+    assert found == pytest.approx({"c0": 0.5, "c1": 0.25, "c2": 0.125})
+
+
+def test_a_case_labelled_by_hand_before_it_was_drawn_counts_with_its_chance():
+    queue = of_queue(0.5, 0.25, 0.125, 0.5)
+    by_hand = [label(f"h{n}", 1.0, case_id=f"c{n}") for n in (0, 3)]
+    found = chances_of(queue, *by_hand, in_queue("c1", 0.25), label("x", 1.0, case_id="other"))
+    # Nobody has come as far as c3 in the queue, so that it would count for being labelled by hand.
+    assert found == {"c0": pytest.approx(0.5), "c1": pytest.approx(0.25), "c3": None, "other": None}
+    whole = chances_of(queue, *by_hand, in_queue("c1", 0.25), in_queue("c2", 0.125))
+    assert whole == pytest.approx({"c0": 0.5, "c1": 0.25, "c2": 0.125, "c3": 0.5})
+    everything = [label(f"h{n}", 1.0, case_id=f"c{n}") for n in range(4)]
+    assert set(chances_of(queue, *everything).values()) == {None}  # nobody has used the queue
+
+
+def test_a_skipped_or_withdrawn_answer_counts_for_nothing_but_shows_how_far_people_came():
+    queue = of_queue(0.5, 0.25, 0.125)
+    skipped = in_queue("c1", 0.25, kind="skip", value=None)
+    gone = [
+        in_queue("c2", 0.125),
+        in_queue("c2", 0.125, label_id="w", kind="withdrawn", value=None),
+    ]
+    by_hand = [label(f"h{n}", 1.0, case_id=f"c{n}", rater="bob") for n in (0, 1)]
+    assert chances_of(queue, *by_hand, skipped, *gone) == pytest.approx({"c0": 0.5, "c1": 0.25})
+
+
+@pytest.mark.promised
+@pytest.mark.parametrize("answered", [60, 30])
+def test_labels_by_hand_before_a_queue_and_beside_it_bring_no_bias(answered: int):
+    known = {str(n) for n in [*range(20), *range(140, 150)]}  # too many that fail
+    by_hand = [label(f"h{n}", TRUTH[int(n)], case_id=n) for n in sorted(known)]
+    means = []
+    for seed in range(144):
+        queue = queue_rows("a", 60, seed, {})
+        frame = pl.DataFrame(queue, schema=PEOPLE_TABLES["queues"], orient="row")
+        settled = settled_labels(rows(*by_hand, *answers(queue[:answered], known)), frame)
+        counted = settled.drop_nulls("probability")
+        weights, values = 1 / counted["probability"].to_numpy(), counted["value"].to_numpy()
+        means.append(weights @ values / weights.sum())
+    assert abs(np.mean(means) - TRUTH.mean()) < 3 * np.std(means) / 12

@@ -24,7 +24,7 @@ from assizes.tasks.runs.calibrations import (
 )
 from assizes.tasks.runs.labels.labels_and_grades import read_labels
 from assizes.tasks.store import Store
-from tests.tasks.reports.sample import Said, run
+from tests.tasks.reports.sample import BEGUN, Said, run
 from tests.tasks.stored_runs import put
 
 PEOPLE = {"a": "pass", "b": "fail", "c": "pass", "d": "fail", "e": "pass", "f": "fail"}
@@ -142,6 +142,23 @@ def test_a_metric_of_levels_is_held_against_levels_or_against_pass_and_fail(
     assert found["tool_routing"].confusion == ((0, 0, 1), (1, 0, 0), (0, 0, 2))
     assert found["response_delivery"].confusion == ((1, 1), (0, 2))
     assert found["tool_routing"].fingerprint != found["response_delivery"].fingerprint
+
+
+def test_levels_that_an_adjudicator_alone_gave_are_held_against_levels(store: Store):
+    run_id = put(store, run(SAID))
+    levels = {"a": 5, "b": 2, "c": 4, "d": 1}
+    rows = [
+        {
+            **{"label_id": case, "run_id": run_id, "case_id": case, "repetition": 0},
+            **{"metric": "tool_routing", "rater": "eve", "role": "adjudicator", "kind": "label"},
+            **{"value": level / 5, "at": BEGUN, "shown": "{}"},
+        }
+        for case, level in levels.items()
+    ]
+    store.people.add("labels", rows)
+    (found,) = calibrate_run(store, run_id, CalibrationConfig(labels="store:")).calibrations
+    assert found.levels == (1.0, 2.0, 4.0, 5.0)
+    assert found.confusion == ((0, 0, 0, 1), (1, 0, 0, 0), (0, 0, 0, 1), (0, 0, 0, 1))
 
 
 def test_repetitions_must_be_told_apart_by_the_labels(tmp_path: Path, store: Store):

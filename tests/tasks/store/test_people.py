@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,20 @@ def test_the_same_row_again_changes_nothing(place):
     people.add("labels", [label("a"), label("b")])
     people.add("labels", [label("a", value=0.0, at=BEGAN + timedelta(days=1))])  # the oldest stays
     assert people.rows("labels").to_dicts() == [label("a"), label("b")]
+
+
+def test_of_rows_with_one_key_that_come_at_once_one_is_new_and_the_others_get_it(place):
+    fill(place)
+    people = people_tables(place)
+    people.add("labels", [label("z")])
+    wanted = [label("a", note="x" * 2000, rater=f"rater {number}") for number in range(12)]
+    with ThreadPoolExecutor(12) as threads:
+        held = list(threads.map(lambda row: people.add_new("labels", row), wanted))
+    stored = people.rows("labels").filter(label_id="a").to_dicts()
+    assert len(stored) == 1
+    assert held.count(None) == 1
+    assert [row for row in held if row is not None] == stored * 11
+    assert people.add_new("labels", label("b")) is None
 
 
 def test_labels_are_stored_while_another_process_writes_a_run(duckdb_place):

@@ -11,7 +11,7 @@ import pytest
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.store import query_store
-from assizes.tasks.store.query_limits import QueryLimits
+from assizes.tasks.store.queries.query_limits import QueryLimits
 from tests.command import assizes
 from tests.tasks.store.test_sql import fill
 

@@ -378,3 +378,12 @@ def test_the_longest_case_id_is_shown_whole():
     name = "x" * 512
     assert Case(case_id=name, transcript=Transcript()).case_id == name
     assert run([Said(name, (5, 5))]).data()["cases"]["shown"][0]["case_id"] == name
+
+
+def test_ids_that_differ_in_what_cannot_be_seen_stay_apart_in_the_data():
+    names = ("x  1", "x 1", " x 1", "x\t1", "x\u200b1")
+    lost = [Said(name, (0, 0), error="timeout: no answer") for name in names]
+    shown = run(lost).data()["cases"]
+    assert {case["case_id"] for case in shown["shown"]} == set(names)
+    assert {case["case_id"] for case in shown["errors"]} == set(names)
+    assert {case["case_id"] for case in shown["read_first"]} == set(names)

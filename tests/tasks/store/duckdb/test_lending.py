@@ -18,7 +18,7 @@ from assizes.judge.errors import ConfigurationError, StoreBusy
 from assizes.tasks.store import open_store, query_store
 from assizes.tasks.store.duckdb_lending import LendingTimes, LentConnection
 from assizes.tasks.store.duckdb_turns import ReadLock, Turns
-from assizes.tasks.store.query_limits import QueryLimits
+from assizes.tasks.store.queries.query_limits import QueryLimits
 from tests.command import ROOT
 from tests.tasks.store.rows import COUNTS, run_record, shard
 

@@ -13,6 +13,7 @@ import polars as pl
 from duckdb import DuckDBPyConnection as Connection
 
 from assizes.judge.errors import ConfigurationError
+from assizes.tasks.store.queries.query_types import frame_of
 from assizes.tasks.store.record import ArrowView
 
 MAX_STATEMENT: Final = 100_000  # characters of a statement
@@ -94,7 +95,7 @@ def run_within(con: Connection, query: str, limits: QueryLimits) -> pl.DataFrame
         if not query.startswith(_EXPLAIN):  # what that returns is short, and makes no table
             # The rows of a table count within DuckDB's memory limit; those of a result do not.
             con.execute(f"create temp table {_RESULT} as {query}")
-            query = f"from {_RESULT}"
+            return frame_of(con, _RESULT)
         return pl.DataFrame(ArrowView(con.sql(query)))
     except duckdb.InterruptException as error:
         raise ConfigurationError(
