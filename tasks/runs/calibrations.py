@@ -173,10 +173,8 @@ def labels_of(
     Raises:
         ConfigurationError: the labels cannot be read.
     """
-    uri = config.labels
-    if uri is None:
-        wanted = f"a file, {CASES_PREFIX}NAME, or {STORE_LABELS}"
-        raise ConfigurationError(f"{_LABELS}: required; {wanted}")
+    if (uri := config.labels) is None:
+        raise ConfigurationError(f"{_LABELS}: needs a file, {CASES_PREFIX}NAME, or {STORE_LABELS}")
     if store is None or record is None:
         _check_needs_no_run(uri)
     elif uri == STORE_LABELS:
