@@ -332,7 +332,7 @@ def run_command_line() -> NoReturn:
         # Not standalone: typer would print a fault of the command line as four lines.
         code = command_line()(prog_name="assizes", standalone_mode=False)
     except AssizesError as error:
-        command = next((word for word in sys.argv[1:] if not word.startswith("-")), "run")
+        command = usage.typed_command(sys.argv[1:], command_line())
         terminal.tell_user(usage.error_line(error, command), error=error)
         raise SystemExit(error.exit_code) from None
     except usage.USAGE_ERROR as error:

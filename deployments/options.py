@@ -63,10 +63,12 @@ def named_place(text: str) -> str:
 
 
 def _endpoint(text: str) -> str:
-    from assizes.judge.config import ENDPOINT_FORM, is_endpoint
+    from assizes.judge.config import ENDPOINT_FORM, is_endpoint, s3_host_fault
 
     if not is_endpoint(text):
         raise BadParameter(f"must be {ENDPOINT_FORM} (given {text!r})")
+    if fault := s3_host_fault(text):
+        raise BadParameter(fault)
     return text
 
 

@@ -45,7 +45,10 @@ def find_api_url() -> str | None:
 def start_server(port: int | None = None) -> Server:
     """Start a server on loopback and wait until it answers, unless one runs already.
 
+    `None` is the port of the server before, or else a free port, which 0 is always.
+
     Raises:
+        ConfigurationError: the port is taken, or the server that runs already has another one.
         AssizesError: the new server ended or did not answer in time (the message names its log), or
             the process of an earlier server does not answer.
     """
@@ -54,9 +57,16 @@ def start_server(port: int | None = None) -> Server:
     with (folder / "server.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # a second command waits, then finds this server
         if server := running_server():
+            if port and not server.ui_url.endswith(f":{port}"):
+                raise ConfigurationError(
+                    f"--port {port}: the Prefect server runs on {server.ui_url} already; `assizes "
+                    "down` stops it, and without --port `assizes up` keeps it"
+                )
             return server
         if port is None:
             port = _kept_port(folder) or _free_port()
+        elif port == 0:
+            port = _free_port()
         else:
             check_port("127.0.0.1", port, "`assizes up` without --port takes a free port")
         return _start_process(folder, port)

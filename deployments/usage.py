@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from typer import BadParameter
@@ -128,13 +128,33 @@ def _runs_named(written: str) -> str:
     return "; `latest` is the last run, `assizes runs` lists all" if is_of_runs else ""
 
 
+def typed_command(words: Sequence[str], group: Any) -> str:
+    """The command among the words after `assizes`, with its group before it: `causes codebook`.
+
+    `group` holds all commands; without a command among the words, `run` is taken for it.
+    """
+    names: list[str] = []
+    for word in words:
+        if (command := _commands_of(group).get(word)) is not None:
+            names.append(word)
+            group = command
+    return " ".join(names) or "run"
+
+
 def _unknown_command(message: str, command: str, known: Mapping[str, Any]) -> str:
     name = message.partition("'")[2].partition("'")[0]
     near = message.partition("Did you mean ")[2].partition("'")[2].partition("'")[0]
     near = name.lower() if name.lower() in known else near
-    meant = (STORE_MEANT if command.endswith(" store") else MEANT).get(name, near)
+    words = {"assizes": MEANT, "assizes store": STORE_MEANT}.get(command, {})
+    in_groups = [f"{group} {name}" for group in known if name in _commands_of(known[group])]
+    meant = words.get(name) or near or (in_groups[0] if len(in_groups) == 1 else "")
     hint = f"did you mean `{command} {meant}`? " if meant else ""
     return f"there is no command {name!r}; {hint}`{command} --help` lists the commands"
+
+
+def _commands_of(group: Any) -> Mapping[str, Any]:
+    commands: Mapping[str, Any] = getattr(group, "commands", {})  # a plain command has none
+    return commands
 
 
 def _unknown_option(error: Any, names: list[str]) -> str:

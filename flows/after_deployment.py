@@ -26,6 +26,7 @@ from assizes.tasks.intake.run_sources import (
     days_between,
 )
 from assizes.tasks.intake.scan import TranscriptCounter
+from assizes.tasks.intake.series_requests import check_version
 from assizes.tasks.runs.stored_runs import LATEST, PREVIOUS_VERSION
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.trace_stores.address import is_trace_store
@@ -72,8 +73,9 @@ async def after_deployment(
         `RunOutcome`.
 
     Raises:
-        ConfigurationError: the transcripts cannot be reached.
+        ConfigurationError: the version or the agent is empty, or the transcripts cannot be reached.
     """
+    check_version(version, agent)
     wanted = min_transcripts or config.after_deployment.min_transcripts
     began: datetime = flow_run.scheduled_start_time  # the same after a restart
     run_config = version_config(config, version, agent)

@@ -25,6 +25,7 @@ from assizes.judge.config.run import RunConfig
 from assizes.tasks.context.artifacts import ProgressArtifact, artifact_key, ignore_server_errors
 from assizes.tasks.context.run_context import progress_reporter
 from assizes.tasks.intake.run_sources import RunPart, backfill_parts
+from assizes.tasks.intake.series_requests import check_range
 from assizes.tasks.list_due_nights import can_have_many_writers, days_in_progress
 from assizes.tasks.runs.stored_runs import LOCK_DURATION_S, RULES
 from assizes.tasks.runtime.process import redacts_secrets
@@ -76,9 +77,10 @@ async def backfill(
         data is the `SeriesOutcome`. A table artifact shows the parts.
 
     Raises:
-        ConfigurationError: neither days nor URIs were given, or both; or the range is empty, or
-            the transcripts' URI has no placeholder for a day.
+        ConfigurationError: neither days nor URIs were given, or both; or the range is empty, too
+            long or ends in the future, or the transcripts' URI has no placeholder for a day.
     """
+    check_range(since, until, config.nightly.time_zone)
     config = _in_turn_if_needed(config)
     parts = backfill_parts(config, since, until, uris)
     many_writers = await asyncio.to_thread(can_have_many_writers, config)

@@ -23,6 +23,7 @@ from assizes.judge.errors import AssizesError, Halted, Inconclusive, NotComparab
 from assizes.judge.verdicts.run_outcome import Conclusion, PartConclusion
 from assizes.tasks.context.run_context import clear_error_frames
 from assizes.tasks.intake.run_sources import RunPart, check_dated, yesterday
+from assizes.tasks.intake.series_requests import check_has_begun
 from assizes.tasks.list_due_nights import due_nights
 from assizes.tasks.runtime.process import redacts_secrets
 
@@ -209,9 +210,12 @@ async def nightly(config: RunConfig, on: date | None = None) -> State[SeriesOutc
         A state named for the severest conclusion of these nights; its data is the `SeriesOutcome`.
 
     Raises:
-        ConfigurationError: the transcripts' URI has no placeholder for a day.
+        ConfigurationError: the transcripts' URI has no placeholder for a day, or `on` lies in the
+            future.
     """
     check_dated(config.transcripts.uri)
+    if on:
+        check_has_begun(on, config.nightly.time_zone)
     nights = [on] if on else await due_nights(config, _night(config))
     outcomes: list[PartOutcome] = []
     for night in nights:

@@ -57,9 +57,13 @@ def named_rubric(name: str) -> RubricFile:
     Raises:
         ConfigurationError: there is no such file or name, or the file holds no rubric.
     """
-    if name in (*BUILT_IN, *yes_no_rubrics()) and not Path(name).exists():
+    path, built_in = Path(name), (*BUILT_IN, *yes_no_rubrics())
+    if name in built_in and not path.exists():
         return rubric_file(name, ())
-    return read_rubric_file(Path(name))
+    if path.name == name and not path.suffix and not path.exists():  # a name, and no path
+        known = ("a rubric file such as rubrics/helpful.toml", *built_in)
+        raise ConfigurationError.unknown("rubric", name, known, "rubric test")
+    return read_rubric_file(path)
 
 
 async def try_rubric(config: RunConfig, request: TrialRequest) -> RubricTrial:

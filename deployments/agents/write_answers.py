@@ -160,7 +160,7 @@ def promote_cases(workspace: Workspace, wanted: parameters.PromoteCases) -> Tool
         raise ConfigurationError("promote_cases: no case is chosen; give cases (ids) or cause")
     folder = workspace.suites / wanted.suite
     options = PromoteOptions(wanted.run, choice, str(folder), _BY, wanted.dry_run)
-    promoted = promote(options, workspace.config.store)
+    promoted = promote(options, workspace.config)
     added = plural(len(promoted.promotion.added), "case")
     verb = "would be added to" if wanted.dry_run else "added to"
     head = [f"{added} {verb} suite {wanted.suite} in {folder}"]

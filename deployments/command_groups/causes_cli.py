@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer import Argument, Option
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from assizes.judge.causes.edits import CauseEdit, EditKind
 
 
+_LIKENESS: Final = 0.8
+"""How like a command, from 0 to 1, the first word is that was meant as one; names of runs are not."""
+
+
 class CausesGroup(options.ListingGroup):
     """The group `causes`: `assizes causes RUN` is short for `assizes causes show RUN`."""
 
@@ -25,6 +30,12 @@ class CausesGroup(options.ListingGroup):
         is_named = (
             not args or args[0] in self.commands or args[0] in self.get_help_option_names(ctx)
         )
+        near = [] if is_named else difflib.get_close_matches(args[0], self.commands, 1, _LIKENESS)
+        if near:
+            ctx.fail(
+                f"there is no command {args[0]!r}; did you mean `assizes causes {near[0]}`, or the "
+                f"run `assizes causes show {args[0]}`"
+            )
         return super().parse_args(ctx, args if is_named else ["show", *args])
 
 

@@ -365,4 +365,4 @@ def trends(
     }
     read = read_config(config, overrides, settings)
     span = RunRange(name, since.replace(tzinfo=UTC) if since else None, last)
-    show_trends(read, span, plot, as_json=as_json)
+    show_trends(read, span, plot, slice_by or (), as_json=as_json)

@@ -12,12 +12,13 @@ from typing import Literal
 from assizes.deployments.commands.output import print_json, print_table
 from assizes.deployments.settings import configured_api_url, prepare_environment, read_config
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.run import CacheConfig, ReportConfig, RunConfig
+from assizes.judge.config.run import CacheConfig, NightlyConfig, ReportConfig, RunConfig
 from assizes.judge.engine.ensemble_hearing import members
 from assizes.judge.errors import AssizesError, ConfigurationError, Halted, NoStore
 from assizes.judge.model_assignment import assign_callable_models
 from assizes.tasks.embedding.sentence_encoder import check_space
 from assizes.tasks.intake.preprocessing import CasePreprocessor
+from assizes.tasks.intake.run_sources import check_placeholders
 from assizes.tasks.intake.sample import check_first_records
 from assizes.tasks.publishing.reach import check_place
 from assizes.tasks.runtime.places import write_probe
@@ -75,6 +76,7 @@ def _checks(file: Path | None, overrides: list[str]) -> Iterator[Check]:
         "ledger": _ledger,
         "reports": lambda config: _writable(config.report, "report"),
         "publishing": _publishing,
+        "nightly": _nightly,
     }
     for name, probe in probes.items():
         try:
@@ -159,6 +161,7 @@ def _transcripts(config: RunConfig) -> str | Check:
     if is_trace_store(transcripts.uri):
         return check_trace_store(transcripts)
     if "{" in transcripts.uri:
+        check_placeholders(transcripts.uri)
         return f"{transcripts.uri}: has a date placeholder, not listed"
     sources = list_sources(transcripts.uri, transcripts.storage_options)
     size = sum(source.size for source in sources)  # bytes
@@ -197,6 +200,19 @@ def _writable(section: CacheConfig | ReportConfig, name: str) -> str:
 
 def _publishing(config: RunConfig) -> str:
     return check_place(config) or "[publish] names no place: scores stay here"
+
+
+def _nightly(config: RunConfig) -> str:
+    """When nightly runs start; `assizes deploy` refuses the same expressions."""
+    nightly = config.nightly
+    if not nightly.cron.strip():
+        return '[nightly] cron = "": no schedule'
+    if nightly.cron != NightlyConfig().cron:  # that one is good, and Prefect slow to import
+        prepare_environment()  # before Prefect is imported
+        from assizes.deployments.registration.schedule import cron_schedule
+
+        cron_schedule(nightly)
+    return f"{nightly.cron} in {nightly.time_zone}"
 
 
 def _ledger(config: RunConfig) -> str:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from assizes.deployments.commands.model_probe import probe_model
 from assizes.deployments.commands.output import print_json, print_line, print_lines, print_table
 from assizes.deployments.commands.starter import Starter, chosen_judges
@@ -30,6 +32,7 @@ from assizes.tasks.sources.csv_files import is_csv
 
 _OLLAMA_ADDRESS: Final = "http://localhost:11434"
 _COLUMNS_SHOWN: Final = 12  # of a table that was not understood
+_LINES: Final = (".jsonl", ".ndjson")  # endings of files with a line of JSON for each item
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,13 +232,18 @@ def import_and_print(wanted: ImportOptions, *, force: bool, as_json: bool) -> No
             would go to the same file.
         Inconclusive: no record could be read.
     """
+    _check_endings(wanted)
     stem = wanted.out.name.removesuffix(".gz").removesuffix(".jsonl")
     labels = wanted.labels or wanted.out.with_name(f"{stem}.labels.jsonl")
     _check(wanted, labels, force=force)
     options: dict[str, Any] = {"endpoint_url": wanted.endpoint_url} if wanted.endpoint_url else {}
-    config = TranscriptsConfig.model_validate(
-        {"uri": wanted.source, "format": wanted.format, "storage_options": options}
-    )
+    try:
+        config = TranscriptsConfig.model_validate(
+            {"uri": wanted.source, "format": wanted.format, "storage_options": options}
+        )
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        raise ConfigurationError(f"import: {fault['msg'].removeprefix('Value error, ')}") from None
     known = _known_columns(wanted.columns)
     if known and wanted.format != "auto":
         raise ConfigurationError(f"--column: for a table give the format auto, not {wanted.format}")
@@ -253,6 +261,27 @@ def import_and_print(wanted: ImportOptions, *, force: bool, as_json: bool) -> No
         print_json({**vars(result), **written})
     else:
         _print(result, wanted.out, labels)
+
+
+def _check_endings(wanted: ImportOptions) -> None:
+    """Refuse files whose endings say that they hold something else than lines of JSON."""
+    ending = _ending(wanted.out)
+    if ending not in ("", *(f"{each}{packed}" for each in _LINES for packed in ("", ".gz"))):
+        raise ConfigurationError(
+            f"import {wanted.out}: a transcript is written as a line of JSON; name a file with the "
+            "ending .jsonl or .ndjson, or with .gz behind it"
+        )
+    if wanted.labels is not None and _ending(wanted.labels) not in ("", *_LINES):
+        raise ConfigurationError(
+            f"--labels {wanted.labels}: a label is written as a line of JSON; name a file with the "
+            "ending .jsonl or .ndjson"
+        )
+
+
+def _ending(path: Path) -> str:
+    """The ending of a file in small letters, with the one before it where it is packed."""
+    name = Path(path.name.lower())
+    return Path(name.stem).suffix + name.suffix if name.suffix in (".gz", ".zst") else name.suffix
 
 
 def _check(wanted: ImportOptions, labels: Path, *, force: bool) -> None:

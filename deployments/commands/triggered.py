@@ -21,6 +21,7 @@ from assizes.judge.verdicts.run_outcome import WORDS
 from assizes.tasks.intake.plan import Plan, ScanPolicy
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.intake.run_sources import backfill_parts, check_dated
+from assizes.tasks.intake.series_requests import check_has_begun, check_range, check_version
 from assizes.tasks.intake.shards import plan_intake
 from assizes.tasks.reports.formatting import plural
 from assizes.tasks.runs.record_selectors import rerun_selector
@@ -37,6 +38,8 @@ PROGRESS_LOGGERS: Final = ("assizes.flows.backfill", "assizes.flows.after_deploy
 def run_nightly(config: RunConfig, on: date | None, *, as_json: bool, verbose: bool) -> int:
     """Judge a day, or the days that are due; print a table, return the severest exit code."""
     check_dated(config.transcripts.uri)
+    if on:
+        check_has_begun(on, config.nightly.time_zone)
     result = _checked_result("nightly.nightly", config, on, verbose=verbose)
     return _print_series(result, as_json=as_json)
 
@@ -51,6 +54,7 @@ def run_after_deployment(
     verbose: bool,
 ) -> int:
     """Judge a deployed version beside the one before, print the outcome, return its exit code."""
+    check_version(version, agent)
     flow = "after_deployment.after_deployment"
     outcome = _checked_result(flow, config, version, agent, min_transcripts, verbose=verbose)
     return output.print_outcome(outcome, as_json=as_json)
@@ -65,6 +69,7 @@ def run_backfill(
     verbose: bool,
 ) -> int:
     """Judge each day or URI as a run; print a table, return the severest exit code."""
+    check_range(*days, config.nightly.time_zone)
     backfill_parts(config, *days, uris)  # raises for a range or a URI that cannot be used
     result = _checked_result("backfill.backfill", config, *days, uris, verbose=verbose)
     return _print_series(result, as_json=as_json)  # days without data do not count

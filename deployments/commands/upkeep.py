@@ -16,11 +16,18 @@ from assizes.deployments.commands.publishing.elsewhere import Elsewhere
 from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.config.run import StoreConfig
-from assizes.judge.errors import ConfigurationError, StoreBusy, UnknownCase
+from assizes.judge.errors import (
+    ConfigurationError,
+    StoreBusy,
+    StoreError,
+    UnknownCase,
+    UnknownRun,
+)
+from assizes.judge.rows import COMPLETE
 from assizes.tasks.runs.stored_cases import run_config
 from assizes.tasks.sources.trace_forgetting import forget_traces
 from assizes.tasks.spending.ledger_file import known_runs, lift_stop, write_stop
-from assizes.tasks.store import Store, existing_store, rebuild_store, upkeep
+from assizes.tasks.store import Store, existing_store, open_store, rebuild_store, upkeep
 from assizes.tasks.store.run_names import names_in_ids, resolve_run
 from assizes.tasks.trace_stores.address import is_trace_store
 
@@ -206,15 +213,13 @@ def stop_runs(
     A run is named as elsewhere, but for its day, which the ledger does not know.
 
     Raises:
-        ConfigurationError: not exactly one of `run`, `every` and `lift` is given, or the ledger
-            cannot be written.
+        ConfigurationError: not exactly one of `run`, `every` and `lift` is given, the run is
+            complete, or the ledger cannot be written.
         UnknownRun: the ledger knows no such run.
     """
-    if sum((run is not None, every, lift)) != 1:
-        raise ConfigurationError(
-            "stop: name a run (`assizes stop latest`), or give --all or --lift"
-        )
-    ledger = read_optional_config(file).limits.ledger  # which the processes of all runs share
+    _check_one_given(run, every=every, lift=lift)
+    config = read_optional_config(file)
+    ledger = config.limits.ledger  # which the processes of all runs share
     call = f"new call from now on (within {STOP_DELAY_S} s)"  # replies in flight are stored
     document: dict[str, object]
     if lift:
@@ -226,7 +231,12 @@ def stop_runs(
         line = f"no run makes a {call}, until `assizes stop --lift`"
     else:
         known = names_in_ids(known_runs(ledger))  # the store may be locked by the run itself
-        run_id = resolve_run(run, known, f"ledger {ledger!r}")
+        try:
+            run_id = resolve_run(run, known, f"ledger {ledger!r}")
+        except UnknownRun:
+            _check_not_complete(config.store, run)  # a run that asked no model is in no ledger
+            raise
+        _check_not_complete(config.store, run_id)
         write_stop(ledger, run_id)
         document = {"stopped": run_id}
         line = f"{run_id} makes no {call}; `assizes resume {run_id}` goes on"
@@ -234,3 +244,33 @@ def stop_runs(
         print_json(document)
     else:
         print_line(line)
+
+
+def _check_one_given(run: str | None, *, every: bool, lift: bool) -> None:
+    """Check that exactly one of a run, `--all` and `--lift` is given to `assizes stop`."""
+    given = {"a run": run is not None, "--all": every, "--lift": lift}
+    names = [name for name, is_given in given.items() if is_given]
+    if names == ["a run", "--lift"]:
+        raise ConfigurationError(
+            "stop: --lift ends a stop of all runs, and takes no run; "
+            f"`assizes resume {run}` goes on with one"
+        )
+    if len(names) != 1:
+        fault = f"{' and '.join(names)} were given, which is unclear; " if names else ""
+        raise ConfigurationError(
+            f"stop: {fault}name a run (`assizes stop latest`), or give --all or --lift"
+        )
+
+
+def _check_not_complete(config: StoreConfig, run: str) -> None:
+    """Check that the store does not hold a run as complete; a store that is not there holds none."""
+    try:
+        with open_store(config) as store:
+            record = store.run(run)
+    except StoreError:
+        return  # the run may be elsewhere, or the run itself has the file
+    if record.status == COMPLETE:
+        raise ConfigurationError(
+            f"run {record.run_id} is complete, so there is nothing to stop; "
+            f"`assizes show {record.run_id}` shows it"
+        )

@@ -20,14 +20,12 @@ from prefect.events.schemas.automations import Automation, AutomationCore
 from prefect.exceptions import ObjectNotFound
 from prefect.utilities.callables import parameter_schema
 from prefect.workers.process import ProcessWorker
-from pydantic import ValidationError
 
+from assizes.deployments.registration.schedule import nightly_schedule
 from assizes.deployments.settings import WORKER_ENVIRONMENT
 from assizes.judge.config.run import RunConfig
-from assizes.judge.errors import ConfigurationError
 from assizes.tasks.distribute.shared_limits import SharedLimit
 from assizes.tasks.distribute.work_pool import DEPLOYMENT
-from assizes.tasks.intake.run_sources import check_dated
 from assizes.tasks.publish_report import TAG
 
 SET_DIRECTORY: Final = "prefect.deployments.steps.set_working_directory"  # a pull step
@@ -131,28 +129,6 @@ def wanted_deployments(config: RunConfig) -> list[WantedDeployment]:
             keep_existing=config.runner.kind != "workers",  # else only others need it
         ),
     ]
-
-
-def nightly_schedule(config: RunConfig) -> CronSchedule | None:
-    """The schedule of nightly runs; `None` where `[nightly] cron` is empty.
-
-    Raises:
-        ConfigurationError: not a cron expression, or no date placeholder in the transcripts' URI.
-    """
-    nightly = config.nightly
-    if not nightly.cron.strip():
-        return None
-    try:
-        check_dated(config.transcripts.uri)  # undated, every night would find the same objects
-    except ConfigurationError as error:
-        raise ConfigurationError(f'{error}; or no schedule: [nightly] cron = ""') from None
-    try:
-        return CronSchedule(cron=nightly.cron, timezone=nightly.time_zone)
-    except ValidationError:
-        raise ConfigurationError(
-            f"[nightly] cron: {nightly.cron!r} is no cron expression; write five fields such as "
-            '"0 4 * * *", or "" for no schedule'
-        ) from None
 
 
 T = TypeVar("T")

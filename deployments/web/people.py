@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ from assizes.deployments.web.people_schemas import (
     AnnotationBody,
     LabelBody,
     checked_tags,
+    tag_set,
 )
 from assizes.judge.config.gates import VERDICT
 from assizes.judge.config.run import StoreConfig
@@ -51,6 +53,7 @@ class PeopleRows:
     def __init__(self, config: StoreConfig) -> None:
         self._config = config
         self._tables = people_tables(config)
+        self._lock = Lock()
 
     def labels(self, *, current: bool = False) -> pl.DataFrame:
         """Table labels; `current`: without what was corrected or withdrawn."""
@@ -119,11 +122,15 @@ class PeopleRows:
             UnknownRun: the store has no such run.
             UnknownCase: the run has no such case or turn, or the annotation to replace is not there
                 or is about another case.
-            ConfigurationError: the case has no finding of the metric.
+            ConfigurationError: the case has no finding of the metric, or there are too many tags.
             TakenKey: the id is that of another annotation.
             StoreBusy: the DuckDB file is held, and the run is not given by a full id.
         """
         run_id = self._annotated_run(body)
+        with self._lock:  # no edit of tags comes between reading the last one and writing its own
+            return self._add_annotation(run_id, body)
+
+    def _add_annotation(self, run_id: str, body: AnnotationBody) -> tuple[dict[str, Any], bool]:
         rows = self._tables.rows("annotations")
         if body.supersedes is not None:
             earlier = rows.filter(
@@ -135,7 +142,7 @@ class PeopleRows:
                 place = f"case {body.case_id!r} of " if body.case_id else ""
                 raise UnknownCase(f"{place}run {run_id!r} has no annotation {body.supersedes!r}")
         fields = {*("case_id", "repetition", "kind", "turn", "metric", "text", "author")}
-        row = {
+        row: dict[str, Any] = {
             "annotation_id": body.annotation_id or uuid4().hex,
             "run_id": run_id,
             **body.model_dump(include=fields),
@@ -144,7 +151,7 @@ class PeopleRows:
             "supersedes": body.supersedes or _replaced(rows, run_id, body),
         }
         if body.kind == "tags":
-            row["text"] = checked_tags(body.text)
+            row["text"] = _merged_tags(rows, run_id, body)
         return self._add("annotations", "annotation_id", row)
 
     def _add(self, table: str, key: str, row: dict[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -260,6 +267,19 @@ def _check_place(store: Store, run_id: str, body: AnnotationBody, turn_count: in
     if body.metric not in names | {f"{judge}/{metric}" for judge, metric in known}:
         where = f"case {body.case_id!r} of run {run_id}"
         raise ConfigurationError.unknown("finding", body.metric, sorted(names), where)
+
+
+def _merged_tags(rows: pl.DataFrame, run_id: str, body: AnnotationBody) -> str:
+    """The tags of a run after an edit; what others changed since the author saw them stays."""
+    if body.seen is None:
+        return checked_tags(body.text)
+    same = _same(current_annotations(rows), run_id, body).filter(pl.col("kind") == "tags")
+    held = set() if same.is_empty() else tag_set(same["text"][-1])
+    seen, wanted = tag_set(body.seen), tag_set(body.text)
+    try:
+        return checked_tags(",".join(held - (seen - wanted) | (wanted - seen)))
+    except ValueError as error:
+        raise ConfigurationError(f"with the tags that others set meanwhile: {error}") from None
 
 
 def _replaced(rows: pl.DataFrame, run_id: str, body: AnnotationBody) -> str | None:

@@ -28,13 +28,18 @@ def _checked_name(text: str) -> str:
     return name
 
 
+def tag_set(text: str) -> set[str]:
+    """The tags of a text in which commas separate them."""
+    return {" ".join(tag.split()) for tag in text.split(",")} - {""}
+
+
 def checked_tags(text: str) -> str:
     """Tags, separated by commas, in one form: sorted, each once.
 
     Raises:
         ValueError: there are too many of them, or one is too long.
     """
-    tags = sorted({" ".join(tag.split()) for tag in text.split(",")} - {""})
+    tags = sorted(tag_set(text))
     if len(tags) > MAX_TAGS or any(len(tag) > TAG_CHARS for tag in tags):
         raise ValueError(f"at most {MAX_TAGS} tags of {TAG_CHARS} characters")
     return ", ".join(tags)
@@ -111,6 +116,10 @@ class AnnotationBody(_PeopleBody):
     annotation_id: RowId | None = Field(
         default=None, description="the same id again writes nothing"
     )
+    seen: PersonText | None = Field(
+        default=None,
+        description="the tags that the author saw; what others changed since then stays",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> AnnotationBody:
@@ -136,6 +145,8 @@ class AnnotationBody(_PeopleBody):
             raise ValueError("a failure code has a-z, 0-9 and _, at most 64 of them")
         if self.kind == "tags":
             checked_tags(self.text)
+        elif self.seen is not None:
+            raise ValueError("only an edit of tags says which ones its author saw")
         return self
 
 

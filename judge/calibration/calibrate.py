@@ -53,11 +53,10 @@ def calibrate(
         if grade is not None and item.judged is not None
     ]
     due = sum(grade is not None for _, grade in settled)  # items on which people agree
-    people_grades = {grade for item in items for grade in item.people.values()}
-    people_grades |= {item.settled for item in items if item.settled is not None}
+    people_grades = {grade for item in items for grade in item.given}
     judged = {item.judged for item in items if item.judged is not None}
     levels = _levels(people_grades | judged, config, subject.labels)
-    _check_pass_from(levels, config)
+    check_pass_from(levels, config)
     table = measures.confusions(pairs, levels)
     agreement = _agreement(pairs, levels, ordered=ordered)
     failing = _failing_class(pairs, pass_mark(levels, config))
@@ -102,8 +101,12 @@ def _levels(grades: set[float], config: CalibrationConfig, where: str) -> list[f
     return sorted(set(config.levels))
 
 
-def _check_pass_from(levels: Sequence[float], config: CalibrationConfig) -> None:
-    """Refuse a lowest passing grade that is outside the scale of the grades."""
+def check_pass_from(levels: Sequence[float], config: CalibrationConfig) -> None:
+    """Check that the lowest passing grade is on the scale of the grades, `levels` in their order.
+
+    Raises:
+        ConfigurationError: it is above or below all grades, so that all of them fail or pass.
+    """
     mark = config.pass_from
     if mark is None or not levels:
         return
@@ -115,7 +118,7 @@ def _check_pass_from(levels: Sequence[float], config: CalibrationConfig) -> None
         given = ", ".join(f"{level:g}" for level in scale)
         raise ConfigurationError(
             f"--pass-from (pass_from) {mark:g} is outside the grades, which are {given}; where there "
-            "are more grades than were given, --levels (levels) names them all"
+            "are more grades than were given, [calibration] levels names them all"
         )
 
 

@@ -24,6 +24,12 @@ WORDS: Final[Mapping[str, float]] = {
 NOTE_COLUMN: Final = "note"
 """The column of a label file with what a rater wrote beside the label; a file may lack it."""
 
+ROLE_COLUMN: Final = "role"
+"""The column of a label file with the role of the person; a file may lack it."""
+
+ADJUDICATOR: Final = "adjudicator"
+"""The role of the person who settles what raters answered differently."""
+
 MAX_NOTE_CHARS: Final = 4_000
 """Characters of a note that are kept, at most."""
 
@@ -41,11 +47,24 @@ class RatedItem:
     notes: Mapping[str, str] = field(default_factory=dict)  # rater -> what they wrote
     settled: float | None = None  # by an adjudicator, whose grade wins; None: by nobody
 
+    @property
+    def given(self) -> set[float]:
+        """Every grade that people gave the item, that of an adjudicator too."""
+        return _given(self.people, self.settled)
+
     def settled_grade(self, *, ordered: bool) -> float | None:
         """The grade on which people settled; `None` if they are divided (see `agreed_grade`)."""
-        if self.settled is not None:
-            return self.settled
-        return agreed_grade(list(self.people.values()), ordered=ordered)
+        return _settled_grade(self.people, self.settled, ordered=ordered)
+
+
+def _given(people: Mapping[str, float], settled: float | None) -> set[float]:
+    return {*people.values(), *([] if settled is None else [settled])}
+
+
+def _settled_grade(
+    people: Mapping[str, float], settled: float | None, *, ordered: bool
+) -> float | None:
+    return agreed_grade(list(people.values()), ordered=ordered) if settled is None else settled
 
 
 def parse_grade(value: object, config: CalibrationConfig) -> float | None:
@@ -120,6 +139,30 @@ class PeopleGrades:
     notes: dict[str, str] = field(default_factory=dict)  # rater -> what they wrote beside it
     settled: float | None = None  # the grade of an adjudicator
 
+    def add(self, rater: str, grade: float, role: str | None, at: str) -> None:
+        """Add the grade of a person; `at` is where it stands, for error messages.
+
+        Raises:
+            ConfigurationError: the rater, or an adjudicator, gave another grade before.
+        """
+        if role == ADJUDICATOR:
+            former, self.settled = self.settled, grade
+        else:
+            former = self.grades.setdefault(rater, grade)
+        if former not in (None, grade):
+            raise ConfigurationError(
+                f"{at}: {rater!r} gave this another grade above; a rater has one grade a case"
+            )
+
+    @property
+    def given(self) -> set[float]:
+        """Every grade that people gave the item, that of an adjudicator too."""
+        return _given(self.grades, self.settled)
+
+    def settled_grade(self, *, ordered: bool) -> float | None:
+        """The grade on which people settled; `None` if they are divided (see `agreed_grade`)."""
+        return _settled_grade(self.grades, self.settled, ordered=ordered)
+
 
 def labels_by_metric(
     rows: Iterable[Row],
@@ -150,13 +193,10 @@ def labels_by_metric(
                 continue
             # Several label columns are one rater each; a single one may name the rater in each row.
             rater = column if len(columns.label) > 1 else _text(row.get(columns.rater)) or column
-            if people.grades.setdefault(rater, grade) != grade:
-                raise ConfigurationError(
-                    f"{at}: {rater!r} gave this another grade above; a rater has one grade a case"
-                )
+            people.add(rater, grade, _text(row.get(ROLE_COLUMN)), at)
             if note := _text(row.get(NOTE_COLUMN)):
                 people.notes[rater] = note[:MAX_NOTE_CHARS]
-    if not any(people.grades for things in people_by_metric.values() for people in things.values()):
+    if not any(people.given for things in people_by_metric.values() for people in things.values()):
         raise ConfigurationError(f"{where}: holds no label")
     return people_by_metric
 

@@ -11,8 +11,7 @@ passed, and a case without a score in one run enters neither average.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
-from typing import Literal
+from typing import Final, Literal
 
 import polars as pl
 from pydantic import Field
@@ -32,26 +31,29 @@ from assizes.judge.comparison.metrics import (
     metric_names,
     paired_metrics,
 )
+from assizes.judge.comparison.rules import RULES, fired_rules
 from assizes.judge.comparison.runs import (
     Mismatch,
     RunData,
     suite_warnings,
 )
 from assizes.judge.comparison.statistical import StatisticalComparison, compared_metrics
-from assizes.judge.comparison.statistical_verdict import StatisticalVerdict, statistical_verdict
+from assizes.judge.comparison.statistical_verdict import (
+    INCONCLUSIVE_RUN,
+    StatisticalVerdict,
+    statistical_verdict,
+)
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.config.run import FieldChange, config_diff, judge_changes
 from assizes.judge.errors import NotComparable
 from assizes.judge.prompts.prompt_texts import PromptDiff, prompt_diff
 from assizes.judge.rows import COMPLETE
-from assizes.judge.statistics.exact import DECIMALS, exceeds, rounded_value
+from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.summary.headlines import FrozenModel
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.summary.spending import MIXED_JUDGE
+from assizes.judge.summary.task_success import NO_TOOL_TRACE
 from assizes.judge.verdicts.executions import collect_rows, executions, quantile
-
-RULES = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")
-"""Names of the settings in [comparison] that hold the limits of the three rules."""
 
 Ending = Literal["fine", "regressed", "inconclusive", "not_comparable"]
 """How a comparison ends."""
@@ -99,6 +101,9 @@ class ComparisonVerdict(FrozenModel):
         default=None, description="null where the rules stand alone"
     )
     mismatches: tuple[Mismatch, ...] = ()  # shown also where they were allowed
+    doubts: tuple[str, ...] = Field(
+        default=(), description="why a verdict that nothing got worse would not hold"
+    )
     ending: Ending = Field(
         default="fine",
         description="by the mode; not_comparable: something differs and was not allowed to",
@@ -110,8 +115,8 @@ class ComparisonVerdict(FrozenModel):
         if self.ending == "not_comparable":
             return (*(mismatch.line for mismatch in self.mismatches), ALLOW_HINT)
         if self.mode == "statistics" and self.statistics is not None:
-            return self.statistics.reasons
-        return self.reasons
+            return tuple(dict.fromkeys((*self.doubts, *self.statistics.reasons)))
+        return (*self.doubts, *self.reasons)
 
 
 class CaseCounts(FrozenModel):
@@ -208,7 +213,7 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
         ),
         config_diff=tuple(changes),
         prompt_diff=prompt_diff(baseline.prompts, candidate.prompts),
-        verdict=_verdict(cases, thresholds, statistics, differing),
+        verdict=_doubted(_verdict(cases, thresholds, statistics, differing), summaries),
         warnings=tuple(_warnings(runs, cases, judge_changes(changes), summaries)),
     )
 
@@ -224,39 +229,6 @@ def gated_runs(
     for pair in paired_metrics((baseline.scores, candidate.scores), wanted, repeated=repeated):
         statistical.add(pair)
     return statistical
-
-
-def fired_rules(
-    baseline: RuleFigures, candidate: RuleFigures, limits: ComparisonConfig
-) -> Iterator[tuple[str, str]]:
-    """Yield every rule that fires, with a sentence; one whose numbers are missing never fires."""
-    before, after = baseline.pass_rate, candidate.pass_rate
-    if before is not None and after is not None:
-        # The limit is taken as it was written: 0.3 means three tenths, not the float next to it.
-        limit = Fraction(repr(limits.max_pass_rate_drop))
-        if before - after > limit:
-            low, high = _apart(float(before * 100), float(after * 100), 1)
-            shown = rounded_value(float(limit * 100))
-            yield RULES[0], f"pass rate fell from {low} % to {high} % (limit {shown} %)"
-    if baseline.score is not None and candidate.score is not None:
-        fallen = exceeds(baseline.score - candidate.score, limits.max_avg_score_drop)
-        low, high = _apart(baseline.score, candidate.score, 2)
-        shown = rounded_value(limits.max_avg_score_drop)
-        if fallen:
-            yield RULES[1], f"average score fell from {low} to {high} (limit {shown} points)"
-    if baseline.latency_ms and candidate.latency_ms is not None:  # growth over 0 is not defined
-        growth = (candidate.latency_ms - baseline.latency_ms) / baseline.latency_ms
-        if exceeds(growth, limits.max_latency_increase_pct):
-            low, high = _apart(baseline.latency_ms, candidate.latency_ms, 1)
-            grown, allowed = _apart(growth * 100, limits.max_latency_increase_pct * 100, 1)
-            rise = f"from {low} ms to {high} ms, by {grown} % (limit {allowed} %)"
-            yield RULES[2], f"average latency rose {rise}"
-
-
-def _apart(first: float, second: float, digits: int) -> tuple[str, str]:
-    """Two numbers as text with the fewest decimals that tell them apart, at least `digits`."""
-    texts = [(f"{first:.{d}f}", f"{second:.{d}f}") for d in range(digits, DECIMALS + 1)]
-    return next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
 
 
 def _verdict(
@@ -286,6 +258,32 @@ def _verdict(
         mismatches=differing,
         ending=ending,
     )
+
+
+_NO_CALLS: Final = (
+    "no conversation of the candidate holds a tool call, though the baseline's do: the agent calls no "
+    "tools any more, or they are not recorded"
+)
+
+
+def _doubted(
+    verdict: ComparisonVerdict, summaries: tuple[RunSummary, RunSummary]
+) -> ComparisonVerdict:
+    """The verdict with the doubts about it: scores that are missing never make it better.
+
+    A run under its coverage leaves the ending open, whatever its numbers are; a candidate without
+    tool calls does so only where nothing got worse.
+    """
+    uncovered = [
+        f"the {role} {INCONCLUSIVE_RUN}"
+        for role, summary in zip(SIDES, summaries, strict=True)
+        if summary.outcome == "inconclusive"
+    ]
+    lacks_calls = [NO_TOOL_TRACE in "\n".join(summary.warnings) for summary in summaries]
+    untraced = [_NO_CALLS] if lacks_calls == [False, True] else []
+    is_open = uncovered if verdict.ending == "regressed" else uncovered or untraced
+    ending = "inconclusive" if is_open and verdict.ending != "not_comparable" else verdict.ending
+    return verdict.model_copy(update={"doubts": (*uncovered, *untraced), "ending": ending})
 
 
 def _summary(run: RunData, role: str) -> RunSummary:

@@ -147,6 +147,9 @@ def _ending(
     pass_rate = known.get(PASS_RATE)
     if pass_rate is None or verdict.ending == "not_comparable":
         return None
+    # A run under its coverage says nothing about the agent, whatever its labels are.
+    if verdict.doubts and verdict.ending != "regressed":
+        return "inconclusive"
     if verdict.mode == "statistics" and verdict.statistics is not None:
         statistics = verdict.statistics
         by_judge = {each.measure: each.verdict for each in statistics.metrics}

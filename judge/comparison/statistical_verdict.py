@@ -34,6 +34,9 @@ LABELS: Final = {"pass_rate": "pass rate", "overall_score": "average score"}
 SHOWN: Final[dict[str, str]] = {word: word.replace("_", " ") for word in get_args(Word)}
 """The text of each verdict in reports."""
 
+INCONCLUSIVE_RUN: Final = "run is inconclusive by itself"
+"""How the reason ends that names a run whose coverage is under its floor."""
+
 ORDER: Final[tuple[Word, ...]] = ("regressed", "inconclusive", "improved", "not_worse")
 """The first of these that any gating measure has is the verdict on all of them."""
 
@@ -138,7 +141,7 @@ def statistical_verdict(
     unlike = f"the runs were judged differently ({names}): a change need not be the agent's"
     doubts, sides = [unlike] if names else [], (comparison.before, comparison.after)
     doubts += [
-        f"the {role} run is inconclusive by itself"
+        f"the {role} {INCONCLUSIVE_RUN}"
         for role, side in zip(SIDES, sides, strict=True)
         if side.inconclusive
     ]

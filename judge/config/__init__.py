@@ -24,17 +24,34 @@ def is_endpoint(url: str) -> bool:
         return False
 
 
+def s3_host_fault(url: str) -> str | None:
+    """What is wrong with the host of an S3 service, where an address is one; `None`: nothing."""
+    host = urlsplit(url).hostname or ""
+    if "_" not in host:
+        return None
+    # botocore refuses it; a container of docker compose has such a name where nobody gave another.
+    return (
+        f"no S3 client takes the host {host!r}, because of its underscore; give the service another "
+        "name (docker compose: aliases), or its IP address"
+    )
+
+
 ENDPOINT_FORM = "an address such as http://127.0.0.1:9000"
 
 
 def _with_endpoints(options: dict[str, Any]) -> dict[str, Any]:
     """The options, if the endpoints in them are addresses; file systems say it late and unclearly."""
-    inner = options.get("client_kwargs")
-    for holder in (options, inner if isinstance(inner, Mapping) else {}):
-        url = holder.get("endpoint_url")
-        if url is not None and not is_endpoint(str(url)):
-            raise ValueError(f"endpoint_url must be {ENDPOINT_FORM}")
+    if not all(map(is_endpoint, endpoints(options))):
+        raise ValueError(f"endpoint_url must be {ENDPOINT_FORM}")
     return options
+
+
+def endpoints(options: Mapping[str, Any]) -> list[str]:
+    """The addresses of services in the options of a file system."""
+    inner = options.get("client_kwargs")
+    holders = (options, inner if isinstance(inner, Mapping) else {})
+    urls = [holder.get("endpoint_url") for holder in holders]
+    return [str(url) for url in urls if url is not None]
 
 
 def _named_place(uri: str) -> str:

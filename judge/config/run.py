@@ -14,7 +14,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from assizes.judge.config import ConfigTable, Place, StorageOptions, gates, publishing
+from assizes.judge.config import (
+    ConfigTable,
+    Place,
+    StorageOptions,
+    endpoints,
+    gates,
+    publishing,
+    s3_host_fault,
+)
 from assizes.judge.config.causes import CausesConfig
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.notify import NotifyConfig
@@ -224,6 +232,15 @@ class RunConfig(ConfigTable):
                 raise ValueError(
                     f"[{table}] {place}: holds what looks like a key; secrets belong in the environment"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _s3_services_can_be_asked(self) -> RunConfig:
+        for table in _STORED_PLACES:
+            place = getattr(self, table)
+            faults = map(s3_host_fault, endpoints(place.storage_options))
+            if str(place.uri).startswith("s3://") and (fault := next(filter(None, faults), None)):
+                raise ValueError(f"[{table}] storage_options.endpoint_url: {fault}")
         return self
 
     @property

@@ -10,15 +10,14 @@ from typing import Final
 
 import polars as pl
 
+from assizes.judge.calibration.labelled import ADJUDICATOR
+
 QUESTION: Final = ("run_id", "case_id", "repetition", "metric")
 """The columns that say what a label is about."""
 
 LABEL: Final = "label"
 SKIP: Final = "skip"
 WITHDRAWN: Final = "withdrawn"
-
-ADJUDICATOR: Final = "adjudicator"
-"""The role of the person who settles what raters answered differently."""
 
 
 def current_labels(rows: pl.DataFrame) -> pl.DataFrame:

@@ -281,15 +281,20 @@ def provider_of(config: JudgeConfig) -> str:
     """Return the provider of a model, as litellm derives it from the model's name.
 
     Raises:
-        ConfigurationError: litellm does not know the provider.
+        ConfigurationError: litellm does not know the provider, or no model is named after it.
     """
     try:
-        _, provider, _, _ = litellm.get_llm_provider(config.model_id, api_base=config.api_base)
+        name, provider, _, _ = litellm.get_llm_provider(config.model_id, api_base=config.api_base)
     except BadRequestError as error:
         raise ConfigurationError(
             f"[judge] model {config.model_id!r}: litellm does not know its provider; "
             f"write provider/model, e.g. {meant_model(config.model_id, LlmProviders)}"
         ) from error
+    if not name.strip(" /"):
+        raise ConfigurationError(
+            f"[judge] model {config.model_id!r}: names no model after the provider; "
+            "write provider/model, e.g. openai/gpt-4.1"
+        )
     return str(provider)
 
 

@@ -26,6 +26,7 @@ from assizes.judge.rubrics.guidance import (
     guidance_text,
 )
 from assizes.judge.rubrics.own_tests import Tests, check_levels
+from assizes.judge.rubrics.table_faults import table_fault
 from assizes.judge.score import Metric, Scale, Tier
 
 BUILT_IN: Final = (
@@ -276,11 +277,8 @@ def validate_table(model: type[T], table: Mapping[str, Any], where: str) -> T:
     try:
         return model.model_validate(table)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]  # one at a time: later ones often follow from it
-        place = ".".join(str(part) for part in first["loc"]) or "rubric"
-        # A table as input would be the whole file in one message.
-        input_note = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
-        raise ConfigurationError(f"{where}: {place}: {first['msg']}{input_note}") from error
+        # One fault at a time: later ones often follow from it.
+        raise ConfigurationError(f"{where}: {table_fault(model, error)}") from error
 
 
 def toml_table(text: str, where: str) -> dict[str, Any]:

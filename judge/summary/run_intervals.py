@@ -136,8 +136,10 @@ def _metric_numbers(
         path = f"metrics/{names[metric.judge, metric.name]}"
         known = (metric.scored, metric.failed)  # a skipped score is not missing: none was due
         total = (metric.mean_value or 0.0) * metric.scored
-        value = RunNumber(of("value"), *known, total=total)
+        value = RunNumber(of("value"), *known, rate=metric.is_binary, total=total)
         raw = RunNumber(of("raw"), *known, most=None)  # in the metric's own unit: no known bounds
+        if metric.is_binary:  # of yes and no, all three means are the share of yes
+            raw = value
         yield f"{path}/mean_raw", raw
         yield f"{path}/mean_value", value
         if metric.pass_rate is not None:

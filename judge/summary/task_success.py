@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import polars as pl
 
@@ -18,6 +19,9 @@ from assizes.judge.verdicts.executions import CASE, collect_rows, executions, st
 
 OF_TASK_SUCCESS = ("task_completion", OUTCOMES)
 """The metrics of the conversation judge that say whether the agent did its task."""
+
+NO_TOOL_TRACE: Final = "no tool trace in"
+"""How the warning begins of a run whose whole input holds no tool call."""
 
 
 def unjudged_count(
@@ -58,7 +62,7 @@ def truth_lines(cases: pl.LazyFrame, scores: pl.LazyFrame) -> Iterator[str]:
     if count := collect_rows(untraced.select(pl.len())).item():
         executed = collect_rows(executions(cases).select(pl.len())).item()
         yield (
-            f"no tool trace in {count} of {executed} conversations: calls are expected or tools were "
+            f"{NO_TOOL_TRACE} {count} of {executed} conversations: calls are expected or tools were "
             "offered, and the whole input holds no tool call; what rests on calls is skipped"
         )
     yield from _disagreements(cases, scores)

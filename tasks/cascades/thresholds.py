@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from assizes.judge.calibration.calibrate import check_pass_from
 from assizes.judge.calibration.cascade import (
     CascadeCalibration,
     CascadeLabels,
@@ -222,7 +223,7 @@ class _Thresholds:
         least: Mapping[ItemKey, float],
     ) -> Iterator[LabelledDecision | None]:
         """What both sides decided on each labelled case; `None` where one did not decide."""
-        binary = all(set(item.people.values()) <= {0.0, 1.0} for item in items)
+        binary = all(item.given <= {0.0, 1.0} for item in items)
         mark = self._mark(metric, items)
         how = _GradeReader(binary, mark, self._config.calibration)
         for item in items:
@@ -240,7 +241,9 @@ class _Thresholds:
     def _mark(self, metric: str, items: list[RatedItem]) -> float:
         """The lowest grade of people that passes."""
         calibration = self._config.calibration
-        given = {grade for item in items for grade in item.people.values()}
+        given = {grade for item in items for grade in item.given}
+        judged = {item.judged for item in items if item.judged is not None}
+        check_pass_from(sorted(calibration.levels or given | judged), calibration)
         mark = pass_mark(sorted(calibration.levels or given), calibration)
         if mark is None:
             raise ConfigurationError(

@@ -15,6 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+from pydantic import ValidationError
+
 from assizes.judge.config.run import RunConfig
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
@@ -33,6 +35,11 @@ from assizes.tasks.trace_stores.address import is_trace_store
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::([^{}]*))?\}")  # name, format of strftime
 _DATE_PLACEHOLDER: Final = re.compile(r"\{date(?::[^{}]*)?\}")
+_DIRECTIVE: Final = re.compile(r"%[-_0^#]?[EO]?[aAbBcCdDeFfgGhHIjklmMpPrRsSTuUVwWxXyYzZ%]")
+"""What `strftime` replaces by a part of a date or a time, with the flags of the C library."""
+_DIRECTIVES: Final = (
+    "%Y, %m, %d, %y, %b, %B, %j, %G, %V, %u and others of strftime, as in {date:%Y/%m/%d}"
+)
 _ACCEPTED: Final = "one URI a line, or a JSON list of them"
 
 
@@ -110,20 +117,17 @@ def expand(uri: str, day: date | None) -> str:
     """The uri with `{date}` (ISO) or `{date:%Y/%m/%d}` (strftime) filled in.
 
     Raises:
-        ConfigurationError: for another placeholder, when there is no date to fill in, or when
-            there is a date and no place for it.
+        ConfigurationError: as `check_placeholders`, when there is no date to fill in, or when there
+            is a date and no place for it.
     """
 
     def date_text(match: re.Match[str]) -> str:
-        if match[1] != "date":
-            raise ConfigurationError.unknown(
-                "placeholder", match[0], ["{date}", "{date:%Y/%m/%d}"], f"[transcripts] uri {uri!r}"
-            )
+        form = _day_format(match, uri)
         if day is None:
             raise ConfigurationError(
                 f"[transcripts] uri {uri!r} holds {match[0]}, and this run was given no day; give one, e.g. --date 2026-11-21"
             )
-        return day.strftime(match[2] or "%Y-%m-%d")
+        return day.strftime(form)
 
     if is_trace_store(uri):  # is asked for the traces of the day
         return uri
@@ -136,12 +140,43 @@ def expand(uri: str, day: date | None) -> str:
     return expanded
 
 
+def check_placeholders(uri: str) -> None:
+    """Check that a day can be written into every placeholder of a URI.
+
+    Raises:
+        ConfigurationError: a placeholder is none of a date, or its format writes no date.
+    """
+    for match in _PLACEHOLDER.finditer(uri):
+        _day_format(match, uri)
+
+
+def _day_format(match: re.Match[str], uri: str) -> str:
+    """The format for `strftime` of a placeholder; raises as `check_placeholders`."""
+    where = f"[transcripts] uri {uri!r}"
+    if match[1] != "date":
+        known = ["{date}", "{date:%Y/%m/%d}"]
+        raise ConfigurationError.unknown("placeholder", match[0], known, where)
+    form = match[2] or "%Y-%m-%d"
+    # The C library writes what it does not know as it is, or refuses it, or writes nothing.
+    if unknown := re.search("%.?", _DIRECTIVE.sub("", form)):
+        raise ConfigurationError(
+            f"{where}: {match[0]} holds {unknown[0]!r}, which is no part of a date; accepted: "
+            f"{_DIRECTIVES}"
+        )
+    if not set(_DIRECTIVE.findall(form)) - {"%%"}:
+        raise ConfigurationError(
+            f"{where}: {match[0]} holds no part of a date; accepted: {_DIRECTIVES}"
+        )
+    return form
+
+
 def check_dated(uri: str) -> None:
     """Check that a URI has a place for the date of a day, or is a trace store.
 
     Raises:
-        ConfigurationError: the URI has no such place.
+        ConfigurationError: the URI has no such place, or as `check_placeholders`.
     """
+    check_placeholders(uri)
     if not is_trace_store(uri) and not _DATE_PLACEHOLDER.search(uri):
         raise ConfigurationError(
             f"[transcripts] uri {uri!r} has no place for a day; put {{date}} or {{date:%Y/%m/%d}} "
@@ -217,12 +252,20 @@ class RunPart:
         return self.day.isoformat() if self.day else str(self.uri)
 
     def config(self, config: RunConfig) -> RunConfig:
-        """The configuration of the run of this part."""
+        """The configuration of the run of this part.
+
+        Raises:
+            ConfigurationError: the place cannot be used.
+        """
         if self.uri is None:
             return config
         transcripts = config.transcripts.model_copy(update={"uri": self.uri})
         # `model_copy` checks nothing, and the place may hold a secret: a URL with a password.
-        return RunConfig.model_validate({**dict(config), "transcripts": transcripts})
+        try:
+            return RunConfig.model_validate({**dict(config), "transcripts": transcripts})
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            raise ConfigurationError(fault["msg"].removeprefix("Value error, ")) from None
 
 
 def backfill_parts(
@@ -231,13 +274,16 @@ def backfill_parts(
     """The parts of a backfill, in the order in which they are judged.
 
     Raises:
-        ConfigurationError: neither days nor places were given, or both; or the range is empty, or
-            the transcripts' URI has no place for a day.
+        ConfigurationError: neither days nor places were given, or both; or the range is empty, a
+            place cannot be used, or the transcripts' URI has no place for a day.
     """
     if uris:
         if since or until:
             raise ConfigurationError("backfill: give days or places, not both")
-        return [RunPart(uri=uri) for uri in dict.fromkeys(uris)]  # each place once
+        parts = [RunPart(uri=uri) for uri in dict.fromkeys(uris)]  # each place once
+        for part in parts:
+            part.config(config)  # before any of them is judged
+        return parts
     if since is None:
         raise ConfigurationError(
             "backfill: give the first day of a range (--from; since) or places (--uri; uris)"

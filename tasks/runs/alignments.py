@@ -23,6 +23,7 @@ from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.anchor_runs import nearest_anchor_run
 from assizes.tasks.runs.calibrations import labels_of, rated_items_of_run
 from assizes.tasks.runs.item_facts import item_facts
+from assizes.tasks.runs.labels.label_scales import known_levels
 from assizes.tasks.runs.labels.people_labels import labels_of_run
 from assizes.tasks.runs.stored_cases import run_config, sent_and_shown_cases
 from assizes.tasks.store import RunRecord, Store
@@ -64,7 +65,7 @@ def labelled_metric(
         raise ConfigurationError.unknown("metric", metric, source.labels, f"labels {source.where}")
     labels = source.labels[metric]
     grades, rated = rated_items_of_run(store, record, metric, labels, config)
-    mark = _mark(labels, config)
+    mark = _mark(labels, known_levels(store, record.run_id, metric, config), config)
     if mark is None:
         raise ConfigurationError(
             f"labels of {metric!r} neither pass nor fail; set [calibration] pass_from"
@@ -228,7 +229,7 @@ def _anchor_labels(
     labels = labels_of(settings, store, run).labels.get(metric)
     if not labels:
         return {}
-    mark = _mark(labels, settings)
+    mark = _mark(labels, known_levels(store, run.run_id, metric, settings), settings)
     if mark is None:
         return {}
     _, rated = rated_items_of_run(store, run, metric, labels, settings)
@@ -241,10 +242,12 @@ def _anchor_labels(
     return passes
 
 
-def _mark(labels: Mapping[ItemKey, PeopleGrades], config: CalibrationConfig) -> float | None:
-    """The lowest grade that passes; `None` where it is not known."""
-    levels = sorted({grade for people in labels.values() for grade in people.grades.values()})
-    return pass_mark(config.levels or levels, config)
+def _mark(
+    labels: Mapping[ItemKey, PeopleGrades], known: frozenset[float], config: CalibrationConfig
+) -> float | None:
+    """The lowest grade that passes, on a scale with the `known` levels; `None`: it is not known."""
+    levels = known.union(*(people.given for people in labels.values()))
+    return pass_mark(config.levels or sorted(levels), config)
 
 
 def held_out_use(store: Store, run_id: str, held_out: str, text_hash: str) -> int:

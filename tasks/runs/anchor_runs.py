@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from assizes.judge.calibration.labelled import agreed_grade, pass_mark
+from assizes.judge.calibration.labelled import pass_mark
 from assizes.judge.calibration.record import Canaries
 from assizes.judge.config.gates import CASES_PREFIX, VERDICT, AnchorsConfig, CalibrationConfig
 from assizes.judge.config.run import RunConfig
@@ -212,17 +212,16 @@ def canaries_of(store: Store, run_id: str | None, planted: int) -> Canaries:
 def _failing_by_labels(
     config: CalibrationConfig, store: Store | None = None, run_id: str | None = None
 ) -> set[str]:
-    """The cases whose label says failed; where people disagree, the case is left out."""
+    """The cases that failed by what people settled; where they are divided, it is left out."""
     record = store.run(run_id) if store is not None and run_id is not None else None
     labels = labels_of(config, store, record).labels.get(VERDICT, {})
-    levels = sorted({grade for people in labels.values() for grade in people.grades.values()})
+    levels = sorted({grade for people in labels.values() for grade in people.given})
     mark = pass_mark(config.levels or levels, config)
     if mark is None:  # the labels neither pass nor fail
         return set()
     ordered = config.scale == "ordinal"
     grades = {  # case id -> grade; `None`: people disagree
-        item.case_id: agreed_grade(list(people.grades.values()), ordered=ordered)
-        for item, people in labels.items()
+        item.case_id: people.settled_grade(ordered=ordered) for item, people in labels.items()
     }
     return {case_id for case_id, grade in grades.items() if grade is not None and grade < mark}
 

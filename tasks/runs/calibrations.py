@@ -29,6 +29,7 @@ from assizes.judge.labels.cell_text import case_reader
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.item_facts import item_facts
+from assizes.tasks.runs.labels import label_scales
 from assizes.tasks.runs.labels.labels_and_grades import (
     JudgeGrades,
     carried_labels,
@@ -96,6 +97,7 @@ class LabelSource:
     where: str  # URI of the file, or `cases:NAME`
     digest: str  # 16 hex digits of the SHA-256 of the file or of the carried labels
     labels: Labels
+    has_words: bool = True  # whether a label is a word, as `pass` is; False: numbers of a file
 
     def of_metric(self, metric: str | None) -> LabelSource:
         """The labels of one metric alone; `None` stands for every metric."""
@@ -189,7 +191,7 @@ def labels_of(
         held = case_ids(store, record.run_id)
     file = read_labels(uri, config.storage_options, config.columns, _LABELS)
     labels = labels_by_metric(file.rows, config, uri, case_reader(held))
-    return LabelSource(uri, file.digest, labels)
+    return LabelSource(uri, file.digest, labels, label_scales.has_words(file.rows, config))
 
 
 def _check_needs_no_run(uri: str) -> None:
@@ -231,7 +233,11 @@ def _calibrate_metric(
     )
     facts = item_facts(store, record.run_id, judge_grades.judge, metric, items)
     ordered = config.scale == "ordinal"
-    return calibrate(subject, items, config), disagreements(metric, items, facts, ordered=ordered)
+    calibration = calibrate(subject, items, config)
+    if not (source.has_words or config.levels):
+        more = label_scales.ones_warnings(store, record.run_id, metric, labels)
+        calibration = calibration.model_copy(update={"warnings": (*calibration.warnings, *more)})
+    return calibration, disagreements(metric, items, facts, ordered=ordered)
 
 
 def rated_items_of_run(
@@ -246,14 +252,10 @@ def rated_items_of_run(
     Raises:
         ConfigurationError: the run has no such metric, or a label does not say which repetition.
     """
-    grades = {grade for people in labels.values() for grade in people.grades.values()}
-    grades |= {people.settled for people in labels.values() if people.settled is not None}
-    is_binary = grades <= {0.0, 1.0}
+    is_binary = label_scales.is_pass_or_fail(store, record.run_id, metric, labels, config)
     judge_grades = stored_grades(store, record.run_id, metric, config, binary=is_binary)
-    clusters = judge_grades.clusters
-    return judge_grades, rated_items(
-        with_repetitions(labels, clusters), judge_grades.grades, clusters
-    )
+    grades, clusters = judge_grades.grades, judge_grades.clusters
+    return judge_grades, rated_items(with_repetitions(labels, clusters), grades, clusters)
 
 
 def run_disagreements(
@@ -393,6 +395,5 @@ def citation_lines(cited: Sequence[MetricCitation]) -> list[str]:
     """The citations as lines of a report: one for each calibrated metric, one for all others."""
     lines = [f"{item.metric}: {item.sentence()}" for item in cited if item.calibration]
     bare = ", ".join(item.metric for item in cited if not item.calibration)
-    if not bare:
-        return lines
-    return [*lines, f"not calibrated: {bare}"] if lines else ["not calibrated"]
+    rest = [f"not calibrated: {bare}" if lines else "not calibrated"] if bare else []
+    return [*lines, *rest]

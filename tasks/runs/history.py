@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -261,6 +262,15 @@ def _cluster_and_slices(slices: Sequence[str]) -> list[pl.Expr]:
             raise ConfigurationError.unknown("slice", name, known, "[series] slices")
         columns.append(column.alias(f"slice_{place}"))
     return columns
+
+
+def slices_of_cases(store: Store, run_id: str) -> list[str]:
+    """The slices of which the cases of a run have values: columns first, then `tags.NAME`."""
+    rows = collect_rows(store.scan(run_id, "cases").select(*_SLICES, "tools", "tags"))
+    values = {name: rows[name] for name in _SLICES} | {TOOL: rows["tools"].explode()}
+    known = [name for name, column in values.items() if column.drop_nulls().len()]
+    tags = {tag for text in rows["tags"].unique().drop_nulls() for tag in json.loads(text)}
+    return [*known, *(f"tags.{tag}" for tag in sorted(tags))]
 
 
 def _values(store: Store, run_id: str, slices: Sequence[str]) -> pl.LazyFrame:

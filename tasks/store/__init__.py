@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -76,9 +77,15 @@ def open_store(config: StoreConfig | str, *, writing: bool = False) -> Store:
         from assizes.tasks.store.warehouse import DuckDBStore
 
         return DuckDBStore(uri, _duckdb_path(uri), writing=writing)
-    from assizes.tasks.store.bucket import objects_at
+    from assizes.tasks.store.bucket import local_path, objects_at
     from assizes.tasks.store.lake import ParquetStore
 
+    path = None if writing else local_path(uri)
+    if path is not None and os.path.isfile(path):  # noqa: PTH113  # pathlib raises for long names
+        raise StoreError(
+            f"{uri} is a file and no store; accepted: a .duckdb file, a folder or a URI; [store] uri, "
+            "or --store, names another place"
+        )
     return ParquetStore(uri, objects_at(uri, config.storage_options), writing=writing)
 
 

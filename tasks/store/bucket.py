@@ -30,12 +30,16 @@ def objects_at(uri: str, storage_options: Mapping[str, Any]) -> Objects:
     Raises:
         StoreError: when no file system is known for the URI's scheme.
     """
+    path = local_path(uri)
+    return Bucket(uri, storage_options) if path is None else Folder(path)
+
+
+def local_path(uri: str) -> Path | None:
+    """The local path that a URI names; `None` for a bucket."""
     for scheme in LOCAL_SCHEMES:
         if uri.startswith(scheme):
-            return Folder(Path(uri.removeprefix(scheme)))
-    if "://" not in uri:
-        return Folder(Path(uri).expanduser())
-    return Bucket(uri, storage_options)
+            return Path(uri.removeprefix(scheme))
+    return None if "://" in uri else Path(uri).expanduser()
 
 
 class Bucket:

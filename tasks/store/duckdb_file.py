@@ -357,7 +357,7 @@ def _check_path(con: Connection, uri: str) -> None:
     """Refuse a table such as CSV or JSON: DuckDB opens it in memory, where all rows would be lost."""
     if con.execute("select path from duckdb_databases() where not internal").fetchone() == (None,):
         con.close()
-        raise StoreError(f"{uri} is not a DuckDB file; point [store] uri to another one")
+        raise StoreError(f"{uri} is not a DuckDB file; [store] uri, or --store, names another")
 
 
 def _open_error(uri: str, path: Path, message: str) -> StoreError:
@@ -372,7 +372,7 @@ def _open_error(uri: str, path: Path, message: str) -> StoreError:
     if (is_foreign or DAMAGE_PATTERN.search(message)) and _is_store_file(path):
         return damage_error(uri, line)
     if is_foreign:
-        return StoreError(f"{uri} is not a DuckDB file; point [store] uri to another one")
+        return StoreError(f"{uri} is not a DuckDB file; [store] uri, or --store, names another")
     return StoreError(f"{uri}: {line}; [store] uri, or --store, names another place")
 
 

@@ -22,7 +22,12 @@ from duckdb import DuckDBPyConnection as Connection
 from assizes.judge.errors import SchemaVersion, StoreBusy, StoreError
 from assizes.judge.rows import PEOPLE_TABLES, SHARD_TABLES
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.store.duckdb_file import first_line
+from assizes.tasks.store.duckdb_file import (
+    first_line,
+    is_damage,
+    open_connection,
+    statement_error,
+)
 from assizes.tasks.store.duckdb_rows import plan_of, present_tables, rows_of
 from assizes.tasks.store.lake import ParquetStore
 from assizes.tasks.store.objects import sync_folder
@@ -78,7 +83,7 @@ def rebuild(uri: str, path: Path, copy: ParquetStore | None) -> RebuildResult:
 
 
 def _check_needed(uri: str, path: Path, copy: ParquetStore | None) -> None:
-    """Refuse to rebuild a file that opens without an error, unless a copy is to replace it."""
+    """Refuse to rebuild a file that can be read to its end, unless a copy is to replace it."""
     try:
         DuckDBStore(uri, path, writing=False).close()
     except (StoreBusy, SchemaVersion):
@@ -87,8 +92,26 @@ def _check_needed(uri: str, path: Path, copy: ParquetStore | None) -> None:
         if not any(file.exists() for file in _store_files(path)) and copy is None:
             raise
         return  # damaged, or replaced by the copy
-    if copy is None:
+    if copy is None and _can_be_read(uri, path):
         raise StoreError(f"{uri} is whole: nothing to rebuild")
+
+
+def _can_be_read(uri: str, path: Path) -> bool:
+    """Whether every value of every table can be read; opening a file reads few of its blocks.
+
+    Raises:
+        StoreBusy: when another process has the file open.
+        StoreError: when reading fails for another reason than damage.
+    """
+    with open_connection(uri, path, writing=False) as con:
+        try:
+            for table in sorted(present_tables(con, writing=True)):
+                con.execute(f'select bit_xor(hash(held)) from "{table}" as held').fetchall()
+        except duckdb.Error as error:
+            if is_damage(error):
+                return False
+            raise statement_error(uri, error) from error
+    return True
 
 
 def _copy_runs(copy: ParquetStore, store: DuckDBStore, result: RebuildResult) -> None:

@@ -118,9 +118,10 @@ def _event(annotation: dict[str, Any]) -> dict[str, Any]:
         "gen_ai.evaluation.score.label": result.get("label"),
         "gen_ai.evaluation.explanation": result.get("explanation"),
         "phoenix.annotator_kind": annotation.get("annotator_kind"),
+        "phoenix.user_id": annotation.get("user_id"),
     }
     kept = {name: value for name, value in attributes.items() if value is not None}
-    return {"name": _RESULT, "attributes": kept}
+    return {"name": _RESULT, "timestamp": annotation.get("updated_at"), "attributes": kept}
 
 
 def _piece(span: dict[str, Any], results: dict[str, list[dict[str, Any]]]) -> TracePiece:

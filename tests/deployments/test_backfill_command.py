@@ -119,7 +119,25 @@ def test_a_rollout_is_stopped_by_a_worse_version(folder: Path, env: dict[str, st
         (["backfill"], "give the first day of a range (--from; since) or places"),
         (["backfill", "--from", "2026-10-21", "--to", "2026-10-20"], "before it begins"),
         (["backfill", "--from", "2026-10-21", "--uri", "x"], "not both"),
+        (
+            ["backfill", "--uri", "x", "--uri", "https://ada:hunter2@host/x.jsonl"],
+            "assizes: [transcripts] uri: holds a URL with a password, key or signature in it; secrets",
+        ),
         (["nightly", "--set", "transcripts.uri=logs/"], "has no place for a day"),
+        (["nightly", "--date", "2999-01-01"], "2999-01-01 lies in the future, so there is nothing"),
+        (
+            ["backfill", "--from", "2026-10-20", "--to", "2999-01-01"],
+            "2999-01-01 lies in the future",
+        ),
+        (
+            ["backfill", "--from", "2016-10-20", "--to", "2026-10-20"],
+            "days; accepted are up to 1,100",
+        ),
+        (["after-deployment", "--version", ""], "--version '': an empty version is none; give"),
+        (
+            ["after-deployment", "--version", "v1", "--agent", " "],
+            "--agent '': an empty name is none",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_one_line(folder: Path, words: list[str], reason: str):
@@ -127,3 +145,4 @@ def test_what_cannot_be_run_is_one_line(folder: Path, words: list[str], reason: 
     assert answer.code == 2
     (line,) = answer.err.splitlines()
     assert reason in line
+    assert not (folder / "lake").exists()

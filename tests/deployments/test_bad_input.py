@@ -142,6 +142,37 @@ def test_doctor_says_what_is_wrong_and_goes_on(folder: Path):
     assert checks["transcripts"]["state"] == "ok"
 
 
+NO_CRON = (
+    "[nightly] cron: {!r} is no cron expression; write five fields such as "
+    '"0 4 * * *", or "" for no schedule'
+)
+
+
+@pytest.mark.parametrize(
+    ("cron", "state", "finding"),
+    [
+        ("0 4 * * *", "ok", "0 4 * * * in UTC"),
+        ("30 3 * * 1-5", "ok", "30 3 * * 1-5 in UTC"),
+        ("@daily", "ok", "@daily in UTC"),
+        ("", "ok", '[nightly] cron = "": no schedule'),
+        *((cron, "fault", NO_CRON.format(cron)) for cron in ("foo", "0 25 * * *", "4 o'clock")),
+    ],
+)
+def test_doctor_reads_the_cron_expression(folder: Path, cron: str, state: str, finding: str):
+    answer = assizes("doctor", "--set", f"nightly.cron={cron}", "--json", cwd=folder)
+    checks = {check["name"]: check for check in json.loads(answer.out)}
+    assert answer.code == (2 if state == "fault" else 0)
+    assert (checks["nightly"]["state"], checks["nightly"]["finding"]) == (state, finding)
+
+
+@pytest.mark.parametrize("place", ["{date:%Q}", "{day}"])
+def test_doctor_refuses_a_place_for_a_day_that_cannot_be_filled(folder: Path, place: str):
+    answer = assizes("doctor", "--set", f"transcripts.uri=in/{place}", "--json", cwd=folder)
+    checks = {check["name"]: check for check in json.loads(answer.out)}
+    assert (answer.code, checks["transcripts"]["state"]) == (2, "fault")
+    assert f"[transcripts] uri 'in/{place}'" in checks["transcripts"]["finding"]
+
+
 @pytest.mark.parametrize("uri", ["/proc/x", "nosuch://x", "t.jsonl"])
 def test_doctor_finds_places_that_cannot_be_written(folder: Path, uri: str):
     sets = ["--set", f"report.uri={uri}", "--set", f"cache.uri={uri}"]

@@ -124,6 +124,12 @@ def test_what_cannot_be_promised_is_refused_in_one_line(folder: Path):
         (("--agreement", "0.99"), "takes at least 230, even if all agree"),
         ((), "--agreement: say how often decisions must agree"),
         (("--agreement", "1.5"), "--agreement 1.5: wanted a number above 0 and below 1"),
+        (
+            ("--agreement", "0.9", "--pass-from", "17"),
+            "--pass-from (pass_from) 17 is outside the grades, which are 0, 1",
+        ),
+        (("--agreement", "0.9", "--pass-from", "-3"), "-3 is outside the grades, which are 0, 1"),
+        (("--agreement", "0.9", "--pass-from", "nan"), "must be a number between"),
     ):
         answer = command(folder, "cascade", "--labels", "labels.csv", *words)
         assert answer.code == 2, answer

@@ -94,6 +94,26 @@ def test_what_another_format_cannot_hold_is_told_by_field(tmp_path: Path):
         (("auto", "x", "o.jsonl", "--to", "tau2"), 2, "known: anthropic, native, openai_chat"),
         (("auto", "missing", "o.jsonl"), 2, "does not exist"),
         (
+            ("langfuse", "otlp-file://x", "o.jsonl"),
+            2,
+            "import: format: otlp-file:// is otel; leave",
+        ),
+        *(
+            (
+                ("auto", str(FIXTURES), out),
+                2,
+                f"import {out}: a transcript is written as a line of JSON; name a file with the "
+                "ending .jsonl or .ndjson, or with .gz behind it",
+            )
+            for out in ("o.parquet", "o.csv", "o.json", "o.jsonl.zst", "o.parquet.gz", "o.gz")
+        ),
+        (
+            ("auto", str(FIXTURES), "o.jsonl", "--labels", "people.csv"),
+            2,
+            "--labels people.csv: a label is written as a line of JSON; name a file with the ending "
+            ".jsonl or .ndjson",
+        ),
+        (
             ("auto", str(FIXTURES), "there.jsonl"),
             2,
             "'there.jsonl' is there; --force overwrites it",
@@ -112,6 +132,16 @@ def test_what_cannot_be_imported_is_said_in_one_line(tmp_path: Path, args, code:
     assert reason in answer.err
     assert answer.err.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["there.jsonl"]
+
+
+@pytest.mark.parametrize("out", ["o.jsonl", "o.NDJSON", "o.ndjson.gz", "o"])
+def test_lines_are_written_to_a_file_that_says_so_or_says_nothing(tmp_path: Path, out: str):
+    (tmp_path / "in.jsonl").write_bytes(lines(OBSERVED))
+    answer = assizes("import", "langfuse", "in.jsonl", out, cwd=tmp_path)
+    assert answer.code == 0, answer.err
+    whole = (tmp_path / out).read_bytes()
+    written = gzip.decompress(whole) if out.endswith(".gz") else whole
+    assert len([FORMATS["native"].case(line) for line in written.splitlines()]) == 1
 
 
 @pytest.mark.parametrize(

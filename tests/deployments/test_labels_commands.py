@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from assizes.judge.config.run import StoreConfig
+from assizes.judge.labels.current import settled_labels
 from assizes.tasks.store import open_store
 from tests.command import assizes
-from tests.tasks.reports.sample import Said, run
+from tests.tasks.reports.sample import BEGUN, Said, run
 from tests.tasks.stored_runs import put
 
 RUN_ID = "nightly-aaaaaaaaaaaa"
@@ -69,6 +72,23 @@ def test_roles_and_chances_survive_a_file(folder: Path):
     table = assizes("labels", "list", "--case", "c0", cwd=folder).out
     assert RUN_ID in table
     assert "3 labels" in table
+
+
+def test_a_list_is_empty_only_where_what_is_named_is_known(folder: Path):
+    assizes("labels", "import", "labels.csv", "--run", RUN_ID, cwd=folder)
+    for words in (("--metric", "tool_routing"), ("--case", "c59"), ("--metric", "verdict")):
+        answer = assizes("labels", "list", *words, "--json", cwd=folder)
+        assert (answer.code, answer.err) == (0, "")
+        assert len(json.loads(answer.out)) == (40 if "verdict" in words else 0)
+    answer = assizes("labels", "list", "--rater", "amn", cwd=folder)
+    assert (answer.code, answer.out) == (2, "")
+    assert "--rater 'amn': no label has it; there are ann; did you mean 'ann'?" in answer.err
+    assert assizes("labels", "list", "--case", "nope", cwd=folder).code == 2
+
+
+def test_nobody_is_missed_where_nobody_has_labelled_yet(folder: Path):
+    answer = assizes("labels", "list", "--rater", "ann", cwd=folder)
+    assert (answer.code, answer.out.splitlines()[-1]) == (0, "0 labels")
 
 
 def test_levels_are_exported_as_levels(folder: Path):
@@ -150,6 +170,19 @@ def test_without_labels_status_says_how_to_get_some(folder: Path):
         (["queue", RUN_ID, "--random-share", "2"], "the random share is above 0 to 1, not 2"),
         (["queue", RUN_ID, "--metric", "tone"], "--metric 'tone': no judged case"),
         (["export", RUN_ID, "--to", "out.xlsx"], ".xlsx"),
+        (
+            ["list", RUN_ID, "--metric", "tone"],
+            "--metric 'tone': neither a label nor a run has it; there are ",
+        ),
+        (
+            ["list", RUN_ID, "--metric", "tool_routin"],
+            "tool_routing, verdict; did you mean 'tool_routing'?",
+        ),
+        (
+            ["list", RUN_ID, "--case", "c599"],
+            "--case 'c599': neither a label nor a run has it; there are c0, c1, c10, c11, c12 and 55 "
+            "more; did you mean 'c59'?",
+        ),
         (["import", "chance.csv", "--run", RUN_ID], "probability '2'; accepted: above 0 to 1"),
         (["import", "role.csv", "--run", RUN_ID], "column `role` holds rater or adjudicator"),
     ],
@@ -159,7 +192,8 @@ def test_what_cannot_be_used_is_one_line_and_exit_code_2(
 ):
     (folder / "other.csv").write_text("case_id,label\nz,pass", encoding="utf-8")
     (folder / "chance.csv").write_text("case_id,label,probability\nc1,pass,2", encoding="utf-8")
-    (folder / "role.csv").write_text("case_id,label,role\nc1,pass,judge", encoding="utf-8")
+    roles = "case_id,label,role\nc0,pass,rater\nc1,pass,judge"
+    (folder / "role.csv").write_text(roles, encoding="utf-8")
     answer = assizes("labels", *words, cwd=folder)
     assert answer.code == 2, answer
     assert reason in answer.err
@@ -185,3 +219,87 @@ def test_an_exported_file_names_its_cases_whatever_their_ids(tmp_path: Path, suf
     answer = assizes("calibrate", file, "--run", RUN_ID, "--json", cwd=tmp_path)
     (calibration,) = json.loads(answer.out)["calibrations"]
     assert (calibration["labelled"], calibration["missing"]) == (8, 0)
+
+
+def given(case_id: str, minute: int, **more: Any) -> dict[str, Any]:
+    """A label as the desk stores it."""
+    return {
+        **{"label_id": f"{case_id}-{minute}", "run_id": RUN_ID, "case_id": case_id},
+        **{"repetition": 0, "metric": "verdict", "rater": "ann", "role": "rater", "kind": "label"},
+        **{"value": 1.0, "note": "", "shown": "{}", "at": BEGUN + timedelta(minutes=minute)},
+        **{"queue_id": "", "probability": None, **more},
+    }
+
+
+def settled(folder: Path) -> set[tuple[Any, ...]]:
+    with open_store(f"duckdb:///{folder}/assizes.duckdb") as store:
+        found = settled_labels(store.people.rows("labels"), store.people.rows("queues"))
+    return set(found.select("case_id", "value", "probability").rows())
+
+
+@pytest.fixture
+def answered(folder: Path) -> Path:
+    """The store of a desk: two queues; answers in them, given again, and settled outside them."""
+    drawn = [{"queue_id": "q1", "probability": 0.5}, {"queue_id": "q2", "probability": 0.25}]
+    labels = [
+        *(given(f"c{n}", n, **drawn[0]) for n in (0, 1, 2)),
+        given("c0", 10, value=0.0, note="looked again"),
+        given("c1", 11, value=0.0, rater="bob"),
+        given("c1", 12, value=0.0, role="adjudicator"),
+        given("c3", 13, **drawn[1]),
+        given("c4", 14),  # by hand
+    ]
+    queue = {"run_id": RUN_ID, "repetition": 0, "metric": "verdict", "drawn_by": "ann"}
+    queues = [
+        {**queue, **drawn[place], "case_id": f"c{n}", "position": position, "at": BEGUN}
+        for place, cases in ((0, (0, 1, 2, 9)), (1, (2, 3, 8)))
+        for position, n in enumerate(cases)
+    ]
+    with open_store(f"duckdb:///{folder}/assizes.duckdb", writing=True) as store:
+        store.people.add("labels", labels)
+        store.people.add("queues", queues)
+    return folder
+
+
+def test_an_export_keeps_chances_and_what_was_settled_in_another_store(
+    answered: Path, tmp_path_factory: pytest.TempPathFactory
+):
+    assizes("labels", "export", RUN_ID, "--to", "out.csv", cwd=answered)
+    other = tmp_path_factory.mktemp("other")
+    with open_store(f"duckdb:///{other}/assizes.duckdb", writing=True) as store:
+        put(store, run([Said(case, (5, 5)) for case, _, _ in CASES]))
+    words = ("labels", "import", str(answered / "out.csv"), "--run", RUN_ID)
+    assert "7 labels read, 7 of them new" in assizes(*words, cwd=other).out
+    kept = settled(answered)
+    # Three of the five labels in queues are of q1: a case of q1 alone weighs 3/5 x 1 / 0.5.
+    chances = {"c0": 5 / 6, "c1": 5 / 6, "c2": 5 / 14, "c3": 5 / 8, "c4": None}
+    assert {case_id: chance for case_id, _, chance in kept} == pytest.approx(chances)
+    assert settled(other) == kept
+
+
+def test_an_export_says_nothing_new_to_the_store_that_it_came_from(answered: Path):
+    assizes("labels", "export", RUN_ID, "--to", "out.parquet", cwd=answered)
+    words = ("labels", "import", "out.parquet", "--run", RUN_ID)
+    assert f"{RUN_ID}: 7 labels read, 0 of them new" in assizes(*words, cwd=answered).out
+    (answered / "more.csv").write_text("case_id,label,rater\nc0,pass,ann\n", encoding="utf-8")
+    more = assizes("labels", "import", "more.csv", "--run", RUN_ID, cwd=answered)
+    assert f"{RUN_ID}: 1 labels read, 1 of them new" in more.out
+    assert ("c0", 1.0) in {(case_id, value) for case_id, value, _ in settled(answered)}
+
+
+def test_an_exported_file_calibrates_by_what_was_settled(answered: Path):
+    assizes("labels", "export", RUN_ID, "--to", "out.csv", cwd=answered)
+    (by_file,), (by_store,) = (
+        json.loads(assizes("calibrate", source, "--run", RUN_ID, "--json", cwd=answered).out)[
+            "calibrations"
+        ]
+        for source in ("out.csv", "store:")
+    )
+    assert by_file["confusion"] == by_store["confusion"]
+    assert by_file["disputed"] == by_store["disputed"] == 0
+
+
+def test_a_label_file_that_is_not_there_is_named_as_the_command_names_it(folder: Path):
+    answer = assizes("labels", "import", "nofile.csv", "--run", RUN_ID, cwd=folder)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("assizes: labels import: FILE 'nofile.csv': no such file; ")

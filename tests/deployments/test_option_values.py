@@ -10,7 +10,9 @@ import typer.main
 
 from assizes.deployments.cli import app
 from assizes.deployments.options import visible_commands
+from assizes.deployments.samples import sample_cases
 from assizes.judge.config.run import StoreConfig
+from assizes.judge.formats import native_line
 from assizes.tasks.store import open_store
 from tests.command import Answer, assizes
 from tests.deployments.test_cells import cells
@@ -119,6 +121,43 @@ def test_an_endpoint_that_is_no_address_is_refused(store: Path, words, text: str
     assert ENDPOINT.removeprefix("must be ") in line
     assert text in line
     assert not (store / "m.toml").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("init", "s3://b/x", "-o", "m.toml", "--endpoint-url", "http://my_minio:9000"),
+        ("import", "auto", "s3://b/x", "o.jsonl", "--endpoint-url", "http://my_minio:9000"),
+        *(
+            (
+                *("plan", "--set", f"{table}.uri=s3://b/x", "--set", f"transcripts.uri={uri}"),
+                *("--set", f"{table}.storage_options.{name}=http://my_minio:9000"),
+            )
+            for table, uri, name in (
+                ("transcripts", "s3://b/x", "endpoint_url"),
+                ("store", "x", "client_kwargs.endpoint_url"),
+                ("cache", "x", "endpoint_url"),
+            )
+        ),
+    ],
+)
+def test_a_host_that_no_client_of_s3_takes_is_refused(store: Path, words):
+    line = said(assizes(*words, cwd=store))
+    assert "no S3 client takes the host 'my_minio', because of its underscore" in line
+    assert not (store / "m.toml").exists()
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "judge.api_base=http://my_service:8000/v1",
+        "transcripts.storage_options.endpoint_url=http://my_service:8000",  # of another scheme
+    ],
+)
+def test_a_host_may_have_an_underscore_elsewhere(store: Path, pair: str):
+    (store / "t.jsonl").write_bytes(native_line(sample_cases()[0]))
+    answer = assizes("plan", "--set", "transcripts.uri=t.jsonl", "--set", pair, cwd=store)
+    assert answer.code == 0, answer
 
 
 @pytest.mark.parametrize(

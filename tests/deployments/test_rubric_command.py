@@ -84,6 +84,10 @@ def test_mistakes_are_one_line_and_nothing_is_asked(place: Path, judge_server: A
     (place / "worse.toml").write_text(RUBRIC + own_tests(("A.", "maybe")))
     wrong = {
         ("gone.toml",): "cannot be read",
+        ("groundednes",): (
+            "unknown rubric 'groundednes'; known: a rubric file such as rubrics/helpful.toml, "
+        ),
+        ("good.toml", "--against", "groundednes"): "did you mean 'groundedness'?",
         ("worse.toml",): "none of yes, no",
         ("good.toml", "--cases", "c.csv"): "row 1: expected 'maybe'; accepted: yes, no",
         ("good.toml", "--cases", "gone.csv"): "cannot be read",

@@ -101,6 +101,26 @@ def test_a_server_keeps_its_port_when_it_died_and_when_it_was_stopped_if_nobody_
 
 
 @pytest.mark.xdist_group("server")
+def test_port_0_is_a_free_one_and_a_port_beside_that_of_the_running_server_is_refused(
+    tmp_path: Path, env
+):
+    began = assizes("up", "--port", "0", cwd=tmp_path, env=env)
+    address = str(state(env)["api_url"]).removesuffix("/api")
+    port = int(address.rpartition(":")[2])
+    assert (began.code, port > 0) == (0, True)
+    assert began.out.startswith(f"Prefect server on {address} (pid ")
+    for asked in ("0", str(port)):
+        assert assizes("up", "--port", asked, cwd=tmp_path, env=env).out == began.out
+    other = assizes("up", "--port", str(port % 65_535 + 1), cwd=tmp_path, env=env)
+    assert (other.code, other.out) == (2, "")
+    assert other.err == (
+        f"assizes: --port {port % 65_535 + 1}: the Prefect server runs on {address} already; "
+        "`assizes down` stops it, and without --port `assizes up` keeps it\n"
+    )
+    assert assizes("down", cwd=tmp_path, env=env).out == "stopped\n"
+
+
+@pytest.mark.xdist_group("server")
 def test_the_command_that_deploy_prints_starts_a_worker_of_the_server_of_up(tmp_path: Path, env):
     folder = tmp_path / "my nights"
     folder.mkdir()

@@ -12,11 +12,15 @@ import pytest
 
 from assizes.deployments.samples import sample_cases
 from assizes.judge.config.judging import LimitsConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.formats import native_line
 from assizes.tasks.spending.ledger import SqliteLedger
+from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.flows.test_interrupt import asked, left_over, started_run
+from tests.soak.damage import fill
+from tests.tasks.store.rows import run_record
 
 CASES = 24
 LATENCY_S = 0.4
@@ -108,11 +112,45 @@ def test_after_a_stop_of_all_runs_none_begins_until_it_is_lifted(
     assert judge_server.stats()["requests"] == 1
 
 
-@pytest.mark.parametrize("args", [(), ("a", "--all"), ("--all", "--lift")])
-def test_it_must_be_said_what_to_stop(tmp_path: Path, args: tuple[str, ...]):
+ONE_OF = "name a run (`assizes stop latest`), or give --all or --lift"
+
+
+@pytest.mark.parametrize(
+    ("args", "fault"),
+    [
+        ((), f"stop: {ONE_OF}"),
+        (("a", "--all"), f"stop: a run and --all were given, which is unclear; {ONE_OF}"),
+        (("--all", "--lift"), f"stop: --all and --lift were given, which is unclear; {ONE_OF}"),
+        (
+            ("a", "--lift"),
+            "stop: --lift ends a stop of all runs, and takes no run; `assizes resume a` goes on with one",
+        ),
+    ],
+)
+def test_it_must_be_said_what_to_stop(tmp_path: Path, args: tuple[str, ...], fault: str):
     answer = assizes("stop", *args, cwd=tmp_path)
-    fault = "stop: name a run (`assizes stop latest`), or give --all or --lift"
     assert (answer.code, answer.err) == (2, f"assizes: {fault}\n")
+    assert not (tmp_path / ".assizes").exists()
+
+
+@pytest.mark.parametrize("has_paid", [True, False])
+@pytest.mark.parametrize("uri", ["duckdb:///rows.duckdb", "lake"])
+def test_a_complete_run_cannot_be_stopped(tmp_path: Path, uri: str, has_paid: bool):
+    (tmp_path / "assizes.toml").write_text(f'[store]\nuri = "{uri}"\n')
+    place = uri.replace("///", f"///{tmp_path}/") if "//" in uri else str(tmp_path / uri)
+    with open_store(StoreConfig(uri=place), writing=True) as store:
+        fill(store, "night-1")
+        store.begin(run_record("night-2"))
+    (tmp_path / ".assizes").mkdir()
+    ledger = str(tmp_path / ".assizes" / "ledger.db")
+    for run_id in ("night-1", "night-2") if has_paid else ():
+        SqliteLedger(ledger, run_id, LimitsConfig()).close()
+    done = assizes("stop", "night-1", cwd=tmp_path)
+    fault = "run night-1 is complete, so there is nothing to stop; `assizes show night-1` shows it"
+    assert (done.code, done.out, done.err) == (2, "", f"assizes: {fault}\n")
+    other = assizes("stop", "night-2", cwd=tmp_path)
+    assert other.code == (0 if has_paid else 2)
+    assert "complete" not in other.err
 
 
 def test_a_run_that_the_ledger_does_not_know_cannot_be_stopped(tmp_path: Path):

@@ -131,6 +131,26 @@ def test_what_cannot_be_promoted_is_one_line(folder: Path):
     assert not (folder / "suites").exists()
 
 
+def test_a_suite_is_not_written_among_the_transcripts(folder: Path):
+    body = TOML.format(judges=json.dumps(JUDGES), store="duckdb:///rows.duckdb")
+    (folder / "other.toml").write_text(f'[transcripts]\nuri = "else/*"\n{body}')
+    judged(folder, f"duckdb:///{folder}/rows.duckdb", folder / "n1")
+    other = ("-c", "other.toml", "--to")
+    refused = {
+        ("--to", "n1"): "--to 'n1' lies in 'n1', which [transcripts] uri names: the suite would be",
+        ("--dry-run", "--to", "n1/kept"): "--to 'n1/kept' lies in 'n1', which [transcripts] uri",
+        (*other, "else/kept"): "--to 'else/kept' lies in 'else/*', which [transcripts] uri names",
+        (*other, "n1"): f"--to 'n1' lies in '{folder}/n1', which run clerk-",
+    }
+    for words, message in refused.items():
+        answer = assizes("promote", "latest", "--failed", *words, cwd=folder)
+        assert (answer.code, answer.out) == (2, ""), answer
+        assert message in answer.err
+        assert answer.err.count("\n") == 1
+    assert [path.name for path in (folder / "n1").iterdir()] == ["a.jsonl"]
+    assert not (folder / "else").exists()
+
+
 def test_what_changed_since_is_left_out_and_the_command_fails(folder: Path):
     file = folder / "n1" / "a.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from assizes.deployments.usage import error_line
+from assizes.deployments.cli import command_line
+from assizes.deployments.usage import error_line, typed_command
 from assizes.judge.errors import (
     AssizesError,
     ConfigurationError,
@@ -45,3 +46,18 @@ def test_an_error_that_names_a_way_out_stays_as_it_is(text: str):
 def test_a_mistake_that_is_in_no_configuration_names_the_help_of_its_command():
     error = ConfigurationError("the query holds DROP")
     assert error_line(error, "sql") == "the query holds DROP; `assizes sql --help` shows its usage"
+
+
+@pytest.mark.parametrize(
+    ("typed", "command"),
+    [
+        ("causes codebook latest --to x.toml", "causes codebook"),
+        ("--verbose labels --x export latest", "labels export"),
+        ("--log-format json store clean", "store clean"),
+        ("causes latest", "causes"),
+        ("show run", "show"),
+        ("", "run"),
+    ],
+)
+def test_the_command_that_was_typed_has_its_group_before_it(typed: str, command: str):
+    assert typed_command(typed.split(), command_line()) == command

@@ -24,6 +24,7 @@ from assizes.flows.evaluate import evaluate
 from assizes.flows.nightly import nightly
 from assizes.judge.case import Case
 from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.tasks.intake.run_sources import covering_uri
 from assizes.tasks.intake.scan import TranscriptCounter
@@ -63,6 +64,15 @@ async def test_only_the_transcripts_of_the_version_are_judged(tmp_path: Path):
     (row,) = rows(config)
     assert row["trigger"] == "deployment"
     assert json.loads(row["config"])["transcripts"]["where"] == {"agent_version": "v2"}
+
+
+@pytest.mark.parametrize(("version", "agent"), [("", None), (" ", None), ("v2", "")])
+async def test_nothing_waits_for_a_version_or_an_agent_without_a_name(
+    tmp_path: Path, version: str, agent: str | None
+):
+    config = quick(tmp_path, **at_once())
+    with pytest.raises(ConfigurationError, match="an empty (version|name) is none"):
+        await ended(await after_deployment(config, version, agent, return_state=True))
 
 
 async def test_it_waits_in_a_state_of_its_own_until_there_are_enough(tmp_path: Path):

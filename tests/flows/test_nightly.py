@@ -216,6 +216,13 @@ async def test_transcripts_that_are_not_in_days_are_refused(tmp_path: Path):
         await night_of(config)
 
 
+async def test_a_night_that_has_not_begun_is_refused_and_leaves_no_run(tmp_path: Path):
+    config = dated(tmp_path)
+    with pytest.raises(ConfigurationError, match="lies in the future"):
+        await night_of(config, ago(-2))
+    assert not (tmp_path / "lake").exists()
+
+
 async def test_a_place_that_is_not_there_at_all_is_no_empty_night(tmp_path: Path):
     found = await night_of(dated(tmp_path), ago(1))
     assert (found.conclusion, found.exit_code) == ("Failed", 2)

@@ -14,6 +14,7 @@ import polars as pl
 
 from assizes.deployments.commands import output
 from assizes.deployments.commands.export import export_table
+from assizes.deployments.commands.people.label_names import check_names
 from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.config.gates import VERDICT, CalibrationConfig
@@ -38,9 +39,11 @@ from assizes.tasks.runs.corrected import (
 )
 from assizes.tasks.runs.labels.people_labels import (
     MAX_RATER_CHARS,
+    exported_labels,
     graded_labels,
     labels_of_run,
     labels_to_import,
+    new_labels,
 )
 from assizes.tasks.store import Store
 from assizes.tasks.store.people import people_tables
@@ -237,6 +240,7 @@ def print_labels(
     """Print the labels that count, in order of time.
 
     Raises:
+        ConfigurationError: `wanted` names what neither a label nor a run has.
         UnknownRun: the store has no such run.
     """
     with opened_store(file, uri) as store:
@@ -244,6 +248,7 @@ def print_labels(
         stored = set(store.run_index()["run_id"])
         chosen = [name for name in known if name in stored]
         ids = chosen if run_id is None else [store.run(run_id).run_id]
+        check_names(store, ids, wanted)
         tables = [graded_labels(store, name) for name in ids]
     rows = pl.concat(tables).sort("at", "label_id") if tables else pl.DataFrame()
     for column, value in wanted.items():
@@ -284,8 +289,7 @@ def import_and_print(
     with opened_store(file, uri) as store:
         record = store.run(wanted.run)
         rows = labels_to_import(store, record, calibration, wanted.rater)
-        known = set(store.people.rows("labels")["label_id"])
-    new = [row for row in rows if row["label_id"] not in known]
+        new = new_labels(store, record.run_id, rows)
     people_tables(config).add("labels", new)
     if as_json:
         output.print_json({"run_id": record.run_id, "labels": len(rows), "new": len(new)})
@@ -303,7 +307,7 @@ def export_and_print(
     """
     with opened_store(file, uri) as store:
         run_id = store.run(run_id).run_id
-        rows = graded_labels(store, run_id).select(_EXPORTED)
+        rows = exported_labels(store, run_id).select(_EXPORTED)
     export_table(rows, target)
     if as_json:
         output.print_json({"run_id": run_id, "labels": rows.height, "file": str(target)})

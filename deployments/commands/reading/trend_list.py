@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from assizes.deployments.commands import output
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.history.trends import Trend, Trends
-from assizes.tasks.runs.history import RunRange, stored_trends
-from assizes.tasks.store import open_store
+from assizes.tasks.runs.history import RunRange, slices_of_cases, stored_trends
+from assizes.tasks.store import Store, open_store
 
 
-def show_trends(config: RunConfig, span: RunRange, plot: str | None, *, as_json: bool) -> None:
+def show_trends(
+    config: RunConfig,
+    span: RunRange,
+    plot: str | None,
+    slices: Sequence[str],  # those that were typed: cases must have them
+    *,
+    as_json: bool,
+) -> None:
     """Print the series and the incidents of a range of runs; draw them to the SVG file `plot`.
 
     Raises:
         StoreError: there is no such run.
         ConfigurationError: a series, a slice or the plot file cannot be used.
     """
+    if plot is not None and not plot.lower().endswith(".svg"):
+        raise ConfigurationError(f"--plot {plot!r}: the series are drawn as SVG; name a .svg file")
     with open_store(config.store) as store:
         trends = stored_trends(store, span, config.series)
+        _check_slices(store, trends, slices)
         if not store.people.rows("labels").is_empty():
             # It loads what estimates from labels, which takes longer than to read the trends.
             from assizes.tasks.runs.corrected_rows import trends_with_corrections
@@ -40,6 +51,18 @@ def show_trends(config: RunConfig, span: RunRange, plot: str | None, *, as_json:
         _print_trends(trends, config.series.reference_runs)
         if plot is not None:
             output.print_line(f"plot: {plot}")
+
+
+def _check_slices(store: Store, trends: Trends, slices: Sequence[str]) -> None:
+    seen = {trend.slice_of.partition("=")[0] for trend in trends.series}
+    if not (unseen := [name for name in slices if name not in seen]):
+        return
+    known = slices_of_cases(store, trends.series[0].points[-1].run_id)  # of the newest run
+    if unknown := [name for name in unseen if name not in known]:
+        raise ConfigurationError(
+            f"--slice {unknown[0]!r}: no case of these runs has it; they have "
+            f"{', '.join(known) or 'none'}"
+        )
 
 
 def _print_trends(trends: Trends, needed: int) -> None:

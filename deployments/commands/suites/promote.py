@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 
 from assizes.deployments.commands import output
 from assizes.deployments.commands.stores import store_config
-from assizes.judge.config.run import StoreConfig
+from assizes.deployments.settings import read_optional_config
+from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.suites.content import Promotion, with_promoted
+from assizes.tasks.runs.stored_cases import run_config
 from assizes.tasks.store import open_store
 from assizes.tasks.suites.promotion import CaseChoice, PromotableCases, promotable_cases
+from assizes.tasks.suites.separate import check_separate
 from assizes.tasks.suites.suite_folder import read_or_new_suite, write_suite
 
 _NAMED = 3
@@ -71,13 +74,16 @@ class Promoted(NamedTuple):
         )
 
 
-def promote(wanted: PromoteOptions, config: StoreConfig) -> Promoted:
+def promote(wanted: PromoteOptions, config: RunConfig) -> Promoted:
     """Write the chosen cases of a run into a suite, except in a dry run.
+
+    `config` says where the store is; it may lack transcripts.
 
     Raises:
         UnknownRun: the store has no such run.
         UnknownCase: the run has no such case, or none that failed.
-        ConfigurationError: nothing is chosen, or the suite cannot be read or written.
+        ConfigurationError: nothing is chosen, the suite cannot be read or written, or a run would
+            read it as transcripts.
     """
     if wanted.choice.is_empty:
         raise ConfigurationError(
@@ -88,9 +94,12 @@ def promote(wanted: PromoteOptions, config: StoreConfig) -> Promoted:
         raise ConfigurationError(f"--to {place!r}: a suite is a folder on disk; give its path")
     folder = Path(place.removeprefix("file://"))
     suite = read_or_new_suite(folder)  # before the store is searched
-    with open_store(config) as store:
+    check_separate(folder, config.transcripts.uri, "[transcripts] uri names")
+    with open_store(config.store) as store:
+        record = store.run(wanted.run_id)
+        check_separate(folder, run_config(record).transcripts.uri, f"run {record.run_id} reads")
         who = _user(wanted.promoted_by)
-        chosen = promotable_cases(store, wanted.run_id, wanted.choice, who)
+        chosen = promotable_cases(store, record.run_id, wanted.choice, who)
     promotion = with_promoted(suite, chosen.cases)
     if promotion.added and not wanted.dry_run:
         write_suite(folder, promotion.suite)
@@ -105,10 +114,10 @@ def promote_and_print(
     Raises:
         UnknownRun: the store has no such run.
         UnknownCase: the run has no such case, or none that failed.
-        ConfigurationError: nothing is chosen, the suite cannot be read or written, or some case
-            could not be written; the others are written all the same.
+        ConfigurationError: as `promote`; or some case could not be written, but the others are.
     """
-    promoted = promote(wanted, store_config(file, uri))
+    config = read_optional_config(file).model_copy(update={"store": store_config(file, uri)})
+    promoted = promote(wanted, config)
     if as_json:
         output.print_json(promoted.document(dry_run=wanted.dry_run))
     else:

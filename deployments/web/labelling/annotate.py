@@ -27,7 +27,7 @@ def annotate(reader: WritableDep, fields: Fields) -> Response:
     given: dict[str, Any] = {
         name: int(text) if name in _NUMBERS and _INTEGER.fullmatch(text) else text
         for name, text in fields.items()
-        if text or name == "text"
+        if text or name in ("text", "seen")
     }
     body = parse_form(AnnotationBody, given)
     row, _ = reader.people.add_annotation(body)

@@ -22,7 +22,7 @@ from assizes.deployments.web.read_routes import StoreReader, StoreReaderDep
 from assizes.judge.config.gates import VERDICT
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.reports.formatting import clean
-from assizes.tasks.runs.labels.people_labels import graded_labels
+from assizes.tasks.runs.labels.people_labels import exported_labels
 from assizes.tasks.store import Store
 
 router = APIRouter(include_in_schema=False)
@@ -133,7 +133,7 @@ def _queue_lines(reader: StoreReader, run_id: str, current: pl.DataFrame) -> lis
 @router.get("/view/labels/export")
 def export(reader: StoreReaderDep, run: Annotated[RunName, Query()]) -> Response:
     """The current labels of a run as a CSV file, which `assizes calibrate` reads."""
-    rows = reader.read_store(lambda store: graded_labels(store, store.run(run).run_id))
+    rows = reader.read_store(lambda store: exported_labels(store, store.run(run).run_id))
     ordered = rows.sort("metric", "case_id", "repetition", "rater")
     text = csv_text(_COLUMNS, ordered.select(_COLUMNS).rows())
     headers = {"Content-Disposition": 'attachment; filename="labels.csv"'}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from assizes.judge.case import Case, ToolResult
@@ -23,8 +22,9 @@ from assizes.judge.formats.shared.containers import (
 )
 from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, usage_of
 from assizes.judge.formats.shared.otel_spans import chunks_of
-from assizes.judge.formats.shared.parsing import HUMAN_LABELS, FidelityCounter
+from assizes.judge.formats.shared.parsing import FidelityCounter
 from assizes.judge.formats.shared.provider_messages import add_value
+from assizes.judge.formats.shared.ratings import TraceRating, human_labels, rated_labels
 from assizes.judge.formats.shared.spans import Kind, TraceSpan, conversation
 
 _KINDS: Final[dict[str, Kind]] = {
@@ -50,7 +50,6 @@ _WORD_TYPES: Final = ("CATEGORICAL", "TEXT", "CORRECTION")
 _IS_WIDE: Final = "is_wide"
 """A mark on the row of a score whose name has a value outside 0 to 1 in another row of the file."""
 
-_NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
 _KEYS: Final = frozenset({"observations", "files", "source", "trace_id", "traceId"})
 
 
@@ -110,6 +109,9 @@ def _join(pieces: list[Any]) -> Case:
     if not transcript.turns:
         raise DataError("schema", "observations: no input and no output in any of them")
     session = _first(rows, "session_id")
+    ratings = list(map(_rating, scores))
+    tally.count("dropped", "label in words", sum(map(_is_in_words, scores)))
+    wide = [str(row.get("name")) for row in scores if row.get(_IS_WIDE)]
     return Case(
         case_id=session or _first(rows, "trace_id") or "",
         transcript=transcript,
@@ -117,8 +119,8 @@ def _join(pieces: list[Any]) -> Case:
         agent_version=_first(observations, "release") or _first(observations, "version"),
         tags=_tags(observations),
         cluster=_first(rows, "user_id") or session,
-        labels=_labels(scores, tally),
-        metadata={**_human_labels(scores), **tally.metadata()},
+        labels=rated_labels(ratings, tally, wide),
+        metadata={**human_labels(ratings), **tally.metadata()},
     )
 
 
@@ -189,17 +191,18 @@ def _tags(rows: list[dict[str, Any]]) -> dict[str, str]:
     return {**tags, **({"environment": environment} if environment else {})}
 
 
-def _labels(scores: list[dict[str, Any]], tally: FidelityCounter) -> dict[str, float]:
-    """Return the scores from 0 to 1 by name: a person's before any other, then the latest."""
-
-    def rank(row: dict[str, Any]) -> tuple[bool, datetime]:
-        return row.get("source") == "ANNOTATION", shapes.moment(row.get("timestamp")) or _NO_TIME
-
-    tally.count("dropped", "label in words", sum(map(_is_in_words, scores)))
-    return shapes.valid_labels(
-        ((str(row.get("name")), _number(row)) for row in sorted(scores, key=rank)),
-        tally,
-        (str(row.get("name")) for row in scores if row.get(_IS_WIDE)),
+def _rating(row: dict[str, Any]) -> TraceRating:
+    """Return a score as a rating; people gave those of source `ANNOTATION`."""
+    text, number = row.get("string_value"), row.get("value")
+    # A score is a number, a category in text, or (boolean) both: the number then counts.
+    has_text = text not in (None, "") and shapes.amount(number) is None
+    rater = shapes.name_of(row.get("author_user_id", row.get("authorUserId"))) or "human"
+    return TraceRating(
+        name=shapes.as_text(row.get("name")),
+        number=_number(row),
+        given=text if has_text else number,
+        rater=rater if row.get("source") == "ANNOTATION" else None,
+        at=shapes.moment(row.get("timestamp")),
     )
 
 
@@ -229,20 +232,6 @@ def _with_wide_names(rows: list[Any], names: Collection[str]) -> list[Any]:
         {**row, _IS_WIDE: True} if "data_type" in row and str(row.get("name")) in names else row
         for row in rows
     ]
-
-
-def _human_labels(scores: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the scores that people gave (source `ANNOTATION`), as rows of a labels file."""
-    rows = []
-    for row in scores:
-        if row.get("source") == "ANNOTATION":
-            text, number = row.get("string_value"), row.get("value")
-            # A score is a number, a category in text, or (boolean) both: the number then counts.
-            has_text = text not in (None, "") and shapes.amount(number) is None
-            rater = shapes.name_of(row.get("author_user_id", row.get("authorUserId"))) or "human"
-            metric = shapes.as_text(row.get("name"))
-            rows.append({"metric": metric, "label": text if has_text else number, "rater": rater})
-    return {HUMAN_LABELS: rows} if rows else {}
 
 
 LANGFUSE: Final = replace(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from assizes.judge.case import Case, Expected, ToolResult
+from assizes.judge.case import Case, Expected, ToolResult, Usage
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.containers import Piece, piece_format
 from assizes.judge.formats.shared.json_shapes import (
@@ -20,12 +20,19 @@ from assizes.judge.formats.shared.json_shapes import (
     name_of,
     numbered_objects,
     objects,
-    valid_labels,
+    tokens,
 )
-from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of, usage_of
+from assizes.judge.formats.shared.messages import (
+    CACHED_TOKENS,
+    ConversationBuilder,
+    call_of,
+    tools_of,
+    usage_of,
+)
 from assizes.judge.formats.shared.otel_spans import chunks_of
-from assizes.judge.formats.shared.parsing import HUMAN_LABELS, FidelityCounter
+from assizes.judge.formats.shared.parsing import FidelityCounter
 from assizes.judge.formats.shared.provider_messages import add_value
+from assizes.judge.formats.shared.ratings import TraceRating, human_labels, rated_labels
 from assizes.judge.formats.shared.spans import Kind, TraceSpan, conversation
 
 _KINDS: Final[dict[str, Kind]] = {
@@ -81,12 +88,8 @@ def traces_case(pieces: list[Any], tally: FidelityCounter) -> Case:
     transcript = conversation(spans, tally)
     metadata = _trace_metadata(pieces[0])
     session = name_of(metadata.get("mlflow.trace.session"))
-    assessments = [
-        assessment
-        for trace in pieces
-        for assessment in objects(_info(trace).get("assessments"), "info.assessments")
-        if assessment.get("valid", True)  # false: replaced by a later one
-    ]
+    assessments = _assessments(pieces)
+    ratings = list(map(_rating, assessments))
     return Case(
         case_id=session or _trace_id(pieces[0]),
         transcript=transcript,
@@ -95,15 +98,8 @@ def traces_case(pieces: list[Any], tally: FidelityCounter) -> Case:
         agent_version=name_of(metadata.get("mlflow.modelId")),
         tags=_tags(pieces[0]),
         cluster=name_of(metadata.get("mlflow.trace.user")) or session,
-        labels=valid_labels(
-            (
-                (as_text(assessment.get("assessment_name")), value)
-                for assessment in assessments
-                if isinstance(value := _value(assessment, "feedback"), bool | int | float)
-            ),
-            tally,
-        ),
-        metadata={**_human_labels(assessments), **tally.metadata()},
+        labels=rated_labels(ratings, tally),
+        metadata={**human_labels(ratings), **tally.metadata()},
     )
 
 
@@ -150,7 +146,7 @@ def _span(span_data: dict[str, Any], trace: str, tally: FidelityCounter) -> Trac
         start=moment(span_data.get("start_time_unix_nano", span_data.get("start_time"))),
         end=moment(span_data.get("end_time_unix_nano", span_data.get("end_time"))),
         tools=tools_of(declared if isinstance(declared, list) else []),
-        usage=usage_of(attributes.get("mlflow.chat.tokenUsage")),
+        usage=_usage(attributes.get("mlflow.chat.tokenUsage"), outputs),
     )
     span.set_messages(input_builder, output_builder)
     if kind == "tool":
@@ -162,6 +158,23 @@ def _span(span_data: dict[str, Any], trace: str, tally: FidelityCounter) -> Trac
     if kind == "retriever":
         span.chunks = chunks_of(outputs)
     return span
+
+
+def _usage(counted: Any, outputs: Any) -> Usage | None:
+    """Return the tokens of a model call, those of the prompt cache once.
+
+    `counted` are the tokens by MLflow. Their input holds the cached ones, as OpenAI counts, and in
+    some releases lacks them where Anthropic answered. The provider's own count in the outputs tells;
+    without it, cached tokens that exceed the input cannot be a part of it.
+    """
+    if not isinstance(counted, dict):
+        return None
+    usage = usage_of({name: n for name, n in counted.items() if name not in CACHED_TOKENS})
+    own = usage_of(outputs.get("usage")) if isinstance(outputs, dict) else None
+    if own is not None and usage is not None and own.output_tokens == usage.output_tokens:
+        return own
+    cached = tokens(*map(counted.get, CACHED_TOKENS))
+    return usage if cached <= tokens(counted.get("input_tokens")) else usage_of(counted)
 
 
 def _without_arguments(inputs: Any) -> Any:
@@ -180,25 +193,44 @@ def _value(assessment: dict[str, Any], kind: str) -> Any:
     return decode_if_json(answer.get("value")) if isinstance(answer, dict) else None
 
 
-def _values(assessments: list[dict[str, Any]], kind: str) -> dict[str, Any]:
-    return {as_text(each.get("assessment_name")): _value(each, kind) for each in assessments}
+def _assessments(pieces: list[Any]) -> list[dict[str, Any]]:
+    """Return the assessments of traces that none of them overrides, in order of time."""
+    assessments = [
+        assessment
+        for trace in pieces
+        for assessment in objects(_info(trace).get("assessments"), "info.assessments")
+    ]
+    overridden = {name_of(assessment.get("overrides")) for assessment in assessments} - {None}
+    valid = [
+        assessment
+        for assessment in assessments
+        if assessment.get("valid", True)  # false: another one overrides it
+        and name_of(assessment.get("assessment_id")) not in overridden
+    ]
+    return sorted(valid, key=lambda assessment: _rating(assessment).rank[1])
 
 
-def _human_labels(assessments: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the feedback that people gave, as rows of a labels file."""
-    rows = []
-    for assessment in assessments:
-        source, value = mapping(assessment.get("source"), "source"), _value(assessment, "feedback")
-        if source.get("source_type") == "HUMAN" and value is not None:
-            rater = name_of(source.get("source_id")) or "human"
-            metric = as_text(assessment.get("assessment_name"))
-            rows.append({"metric": metric, "label": value, "rater": rater})
-    return {HUMAN_LABELS: rows} if rows else {}
+def _rating(assessment: dict[str, Any]) -> TraceRating:
+    """Return the feedback of an assessment; one that holds an expectation rates nothing."""
+    source, value = mapping(assessment.get("source"), "source"), _value(assessment, "feedback")
+    is_of_person = source.get("source_type") == "HUMAN"
+    return TraceRating(
+        name=as_text(assessment.get("assessment_name")),
+        number=value if isinstance(value, bool | int | float) else None,
+        given=value,
+        rater=(name_of(source.get("source_id")) or "human") if is_of_person else None,
+        at=moment(assessment.get("last_update_time") or assessment.get("create_time")),
+    )
 
 
 def _expected_values(assessments: list[dict[str, Any]]) -> Expected:
     """Return the ground truth of a conversation."""
-    expectations = _values(assessments, "expectation")
+    expectations = {
+        as_text(assessment.get("assessment_name")): value
+        for assessment in assessments
+        # Feedback may have the name of an expectation, as that of the judge `guidelines` has.
+        if (value := _value(assessment, "expectation")) is not None
+    }
     response, facts = expectations.get("expected_response"), expectations.get("expected_facts")
     guidelines = expectations.get("guidelines")
     criteria = [guidelines] if isinstance(guidelines, str) else guidelines

@@ -15,7 +15,7 @@ from typing import Any, Final
 from assizes.judge.case import Case
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.containers import Piece, piece_format
-from assizes.judge.formats.shared.json_shapes import amount, first_identifier, name_of, valid_labels
+from assizes.judge.formats.shared.json_shapes import amount, first_identifier, moment, name_of
 from assizes.judge.formats.shared.otel_spans import (
     RESOURCE_SPANS,
     attributes_of,
@@ -24,6 +24,7 @@ from assizes.judge.formats.shared.otel_spans import (
     plain_spans,
 )
 from assizes.judge.formats.shared.parsing import FidelityCounter
+from assizes.judge.formats.shared.ratings import TraceRating, human_labels, rated_labels
 from assizes.judge.formats.shared.spans import conversation
 
 _SESSIONS: Final = ("gen_ai.conversation.id", "session.id")  # tried in this order, like the next
@@ -75,14 +76,15 @@ def _join(pieces: list[Any]) -> Case:
         )
     session = _most_frequent(pieces, _SESSIONS)
     metadata = {name: value for span in spans for name, value in span.metadata.items()}
+    ratings = list(_ratings(pieces))
     return Case(
         case_id=session or str(pieces[0]["trace"]),
         transcript=transcript,
         agent=_most_frequent(pieces, _AGENTS),
         agent_version=_most_frequent(pieces, _VERSIONS) or name_of(pieces[0].get("version")),
         cluster=_most_frequent(pieces, _USERS) or session,
-        labels=valid_labels(_evaluations(pieces), tally),
-        metadata={**metadata, **tally.metadata()},
+        labels=rated_labels(ratings, tally),
+        metadata={**metadata, **human_labels(ratings), **tally.metadata()},
     )
 
 
@@ -97,16 +99,31 @@ def _most_frequent(pieces: list[dict[str, Any]], names: tuple[str, ...]) -> str 
     return None
 
 
-def _evaluations(pieces: list[dict[str, Any]]) -> Iterator[tuple[str, float | None]]:
-    """Yield name and value of the scores in the spans' events `gen_ai.evaluation.result`."""
+def _ratings(pieces: list[dict[str, Any]]) -> Iterator[TraceRating]:
+    """Yield the scores in the spans' events `gen_ai.evaluation.result`.
+
+    The conventions do not say who gave a score. Only Phoenix does, whose annotations of a kind
+    other than `HUMAN` are those of programs.
+    """
     for piece in pieces:
         for event in piece["events"]:
             if not isinstance(event, dict) or event.get("name") != "gen_ai.evaluation.result":
                 continue
             attributes = attributes_of(event.get("attributes"))
             name = name_of(attributes.get("gen_ai.evaluation.name"))
-            if name is not None:
-                yield name, amount(attributes.get("gen_ai.evaluation.score.value"))
+            if name is None:
+                continue
+            number = amount(attributes.get("gen_ai.evaluation.score.value"))
+            word = name_of(attributes.get("gen_ai.evaluation.score.label"))
+            is_of_person = attributes.get("phoenix.annotator_kind") == "HUMAN"
+            person = name_of(attributes.get("phoenix.user_id")) or "human"
+            yield TraceRating(
+                name=name,
+                number=number,
+                given=word if number is None else number,
+                rater=person if is_of_person else None,
+                at=moment(event.get("timestamp")),
+            )
 
 
 OTEL: Final = piece_format("otel", _KEYS, _fits, _pieces, _join)

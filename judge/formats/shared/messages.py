@@ -36,6 +36,9 @@ _MEDIA: Final = {
     **dict.fromkeys(("file", "document", "input_file", "uri", "blob"), "file"),
     "video": "video",
 }
+CACHED_TOKENS: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
+"""Tokens of the input that a provider read from its prompt cache, or wrote to it."""
+
 # Read backwards: a search for the end of the text from its front takes quadratic time.
 _MARKERS_BACKWARDS: Final = re.compile(r"(?:\s*###[A-Z0-9_-]*[A-Z]###)+")
 
@@ -218,8 +221,7 @@ def usage_of(value: Any) -> Usage | None:
             first_present(fields, ("input_tokens", "input")),
             # Anthropic and Langfuse count what was read from the cache or written to it beside the
             # input; `prompt_tokens` hold it, also where LiteLLM writes Anthropic's counts as well.
-            fields.get("cache_read_input_tokens"),
-            fields.get("cache_creation_input_tokens"),
+            *map(fields.get, CACHED_TOKENS),
         )
     output_tokens = tokens(
         first_present(fields, ("completion_tokens", "output_tokens", "output", "completionTokens"))

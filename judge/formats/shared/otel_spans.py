@@ -86,7 +86,11 @@ def _resource_spans(resource: dict[str, Any]) -> Iterator[dict[str, Any]]:
             span_fields = mapping(span, "spans")
             plain = _plain(span_fields, attributes_of(span_fields.get("attributes")))
             plain["events"] = [
-                {"name": event.get("name"), "attributes": attributes_of(event.get("attributes"))}
+                {
+                    "name": event.get("name"),
+                    "timestamp": event.get("timeUnixNano", event.get("time_unix_nano")),
+                    "attributes": attributes_of(event.get("attributes")),
+                }
                 for event in (mapping(entry, "events") for entry in plain["events"])
             ]
             yield plain | ({"version": version} if version else {})

@@ -11,18 +11,23 @@ from typing import Any, Final
 
 import polars as pl
 
-from assizes.judge.calibration.labelled import ItemKey, PeopleGrades, labels_by_metric
+from assizes.judge.calibration.labelled import (
+    ADJUDICATOR,
+    ROLE_COLUMN,
+    ItemKey,
+    PeopleGrades,
+    labels_by_metric,
+)
 from assizes.judge.config.gates import VERDICT, CalibrationConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.labels.cell_text import case_reader
-from assizes.judge.labels.current import ADJUDICATOR, LABEL, current_labels
+from assizes.judge.labels.current import LABEL, QUESTION, current_labels, settled_labels
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.labels.labels_and_grades import read_labels
 from assizes.tasks.store import RunRecord, Store
 
 RATER: Final = "rater"
-ROLE: Final = "role"
 PROBABILITY: Final = "probability"
 _CASE: Final = ("case_id", "repetition")
 
@@ -46,6 +51,57 @@ def graded_labels(store: Store, run_id: str) -> pl.DataFrame:
     # Nine decimals: 0.6 x 5 must be the level 3.
     grades = (pl.col("value") * pl.Series(of_row, dtype=pl.Float64)).round(9)
     return rows.with_columns(grades.alias("label"))
+
+
+def exported_labels(store: Store, run_id: str) -> pl.DataFrame:
+    """The labels that count for a run, as `graded_labels`, each with the chance of its case.
+
+    A chance belongs to the case (`settled_labels`), so a label has it too that was given outside a
+    queue, or in place of an answer in one; `queue_id` is then the last queue of the case.
+    """
+    rows, chances = _rows_and_chances(store, run_id)
+    drawn = rows.drop_nulls("probability").sort("at", "label_id")
+    last = drawn.group_by(QUESTION).agg(pl.col("queue_id").last().alias("last"))
+    queue = pl.coalesce(pl.col("queue_id").replace("", None), "last").fill_null("")
+    return (
+        graded_labels(store, run_id)
+        .drop("probability")
+        .join(chances, on=QUESTION, how="left", maintain_order="left")
+        .join(last, on=QUESTION, how="left", maintain_order="left")
+        .with_columns(queue_id=queue)
+    )
+
+
+def new_labels(store: Store, run_id: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the rows of `labels_to_import` that say something which the store does not hold.
+
+    A row that repeats what its rater says already is none, unless it brings the case a chance.
+    """
+    stored, chances = _rows_and_chances(store, run_id)
+    known = set(stored["label_id"])
+    drawn = set(chances.drop_nulls("probability").select(QUESTION).rows())
+    columns = (*QUESTION, "rater", "role", "value", "note")
+    current = set(labels_of_run(store, run_id).select(columns).rows())
+
+    def is_new(row: Mapping[str, Any]) -> bool:
+        brings_chance = row["probability"] is not None and _cells(row, QUESTION) not in drawn
+        return row["label_id"] not in known and (
+            brings_chance or _cells(row, columns) not in current
+        )
+
+    return [row for row in rows if is_new(row)]
+
+
+def _rows_and_chances(store: Store, run_id: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """All rows of labels of a run, and the chance of each labelled case to be drawn."""
+    rows, queues = (
+        store.people.rows(name).filter(pl.col("run_id") == run_id) for name in ("labels", "queues")
+    )
+    return rows, settled_labels(rows, queues).select(*QUESTION, "probability")
+
+
+def _cells(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in columns)
 
 
 def stored_labels(store: Store, run_id: str) -> dict[str, dict[ItemKey, PeopleGrades]]:
@@ -94,19 +150,30 @@ def labels_to_import(
         ConfigurationError: the file cannot be read, or labels a case or metric that is not there.
     """
     uri = config.labels or ""
-    file = read_labels(uri, config.storage_options, config.columns, "--labels")
+    file = read_labels(uri, config.storage_options, config.columns, "labels import: FILE")
     judged = collect_rows(store.scan(record.run_id, "cases").select(*_CASE, "transcript_hash"))
     held = {(case_id, repetition): digest for case_id, repetition, digest in judged.rows()}
     units, reader = metric_units(store, record.run_id), case_reader({case for case, _ in held})
     labels = _LabelsToImport(record.run_id, uri, config, held, units, reader)
     rows: list[dict[str, Any]] = []
-    for role in (RATER, ADJUDICATOR):
-        of_role = [row for row in file.rows if (_text(row.get(ROLE)) or RATER) == role]
-        if of_role:
-            rows += labels.rows(of_role, role, rater)
-    if len(rows) == 0:
-        raise ConfigurationError(f"{uri}: no label; column `role` holds {RATER} or {ADJUDICATOR}")
+    for role, of_role in _by_role(file.rows, uri).items():
+        rows += labels.rows(of_role, role, rater)
     return rows
+
+
+def _by_role(
+    file_rows: Sequence[Mapping[str, Any]], uri: str
+) -> dict[str, list[Mapping[str, Any]]]:
+    """The rows of a file by the role of who gave the label, without the column of the role."""
+    by_role: dict[str, list[Mapping[str, Any]]] = {RATER: [], ADJUDICATOR: []}
+    for row in file_rows:
+        role = _text(row.get(ROLE_COLUMN)) or RATER
+        if role not in by_role:
+            raise ConfigurationError(
+                f"{uri}: role {role[:40]!r}; column `role` holds {RATER} or {ADJUDICATOR}, or is empty"
+            )
+        by_role[role].append({name: cell for name, cell in row.items() if name != ROLE_COLUMN})
+    return {role: rows for role, rows in by_role.items() if rows} or {RATER: []}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +191,8 @@ class _LabelsToImport:
         self, file_rows: Sequence[Mapping[str, Any]], role: str, rater: str | None
     ) -> list[dict[str, Any]]:
         """The rows of the labels of one role."""
-        chances = self._chances(file_rows)
         by_metric = labels_by_metric(file_rows, self.config, self.uri, self.read_case)
+        chances = self._chances(file_rows)
         now, rows = datetime.now(UTC), []
         for metric, items in by_metric.items():
             unit = self._unit(metric)

@@ -224,3 +224,21 @@ def test_labelling_needs_a_token(served: Served) -> None:
     assert answer.code == 2
     assert "ASSIZES_API_TOKEN" in answer.err
     assert "Traceback" not in answer.err
+
+
+def test_tags_that_two_people_edit_at_once_keep_both_edits(own_site: DeskSite) -> None:
+    def edit(text: str, **more: str) -> str:
+        body = {"run": own_site.candidate, "kind": "tags", "text": text, "author": "Ada", **more}
+        answer = own_site.post("/annotations", body)
+        assert answer.status == 201
+        return str(answer.json["text"])
+
+    assert edit("fee", seen="") == "fee"
+    assert edit("release", seen="") == "fee, release"  # saw none, as the one before
+    assert edit("fee, late, release", seen="fee, release") == "fee, late, release"
+    assert edit("release", seen="fee, release") == "late, release"
+    assert edit("last") == "last"  # without what its author saw
+    page = own_site.get("/").text
+    assert '<input type="hidden" name="seen" value="last">' in page
+    refused = {"run": own_site.candidate, "kind": "note", "text": "n", "author": "Ada", "seen": "n"}
+    assert own_site.post("/annotations", refused).status == 422

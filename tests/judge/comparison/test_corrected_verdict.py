@@ -53,10 +53,12 @@ def test_a_critical_case_that_turned_is_a_regression_whatever_the_labels_say(fai
 
 
 @pytest.mark.parametrize("short", [0, 1])
-def test_a_run_that_is_inconclusive_by_itself_is_not_made_fine_by_labels(short):
+@pytest.mark.parametrize("corrected", [0.0, -0.3])
+def test_a_run_under_its_coverage_is_inconclusive_whatever_the_labels_say(short, corrected):
     sides = [outcomes(100), outcomes(100)]
     sides[short] = outcomes(40, errored=60)
-    assert endings(*sides) == ("inconclusive", "inconclusive", "inconclusive")
+    found = endings(*sides, corrected=corrected)
+    assert found == ("inconclusive", "inconclusive", "inconclusive")
 
 
 def test_a_measure_that_cannot_be_compared_leaves_the_verdict_inconclusive():

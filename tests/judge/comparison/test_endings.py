@@ -7,7 +7,17 @@ import pytest
 from assizes.judge.comparison.compare import ALLOW_HINT, compare, gated_runs
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.errors import NotComparable
-from tests.judge.run_frames import binary_row, case_row, config, fraction_row, run_of, score_row
+from assizes.judge.evidence.tool_calls import NO_TOOL_TRACE_REASON
+from tests.judge.run_frames import (
+    binary_row,
+    case_row,
+    config,
+    fraction_row,
+    outcomes,
+    run_of,
+    score_row,
+    skipped_row,
+)
 
 
 def suite(*passed, **rest):
@@ -62,6 +72,44 @@ def test_the_sentences_behind_an_ending_are_those_of_who_decided():
     )
     allowed = compare(*sides, ComparisonConfig(allow=True)).verdict
     assert (allowed.ending, allowed.statistics.verdict) == ("regressed", "inconclusive")
+
+
+SKIPPED = [skipped_row(row["case_id"]) for row in GOOD]
+UNCOVERED = [score_row(row["case_id"], raw=None) for row in GOOD]
+UNTRACED = [
+    score_row(row["case_id"], raw=None) | {"status": "skipped", "reason": NO_TOOL_TRACE_REASON}
+    for row in GOOD
+]
+
+
+@pytest.mark.parametrize(
+    ("sides", "doubt"),
+    [
+        ((run_of(GOOD), run_of(SKIPPED)), "the candidate run is inconclusive by itself"),
+        ((run_of(SKIPPED), run_of(GOOD)), "the baseline run is inconclusive by itself"),
+        ((run_of(GOOD), run_of([])), "the candidate run is inconclusive by itself"),
+        ((run_of(GOOD), run_of(GOOD, UNCOVERED)), "the candidate run is inconclusive by itself"),
+        ((run_of(BAD), run_of(outcomes(0, 0, 60))), "the candidate run is inconclusive by itself"),
+        ((run_of(GOOD), run_of(outcomes(0, 0, 60))), "the candidate run is inconclusive by itself"),
+        (
+            (run_of(GOOD), run_of(GOOD, UNTRACED)),
+            "no conversation of the candidate holds a tool call, though the baseline's do: the agent "
+            "calls no tools any more, or they are not recorded",
+        ),
+    ],
+)
+@pytest.mark.parametrize("mode", ["rules", "both", "statistics"])
+def test_scores_that_are_missing_never_make_a_verdict_better(mode, sides, doubt):
+    found = compare(*sides, ComparisonConfig(mode=mode)).verdict
+    assert (found.ending, found.why[0]) == ("inconclusive", doubt)
+    assert len(found.why) == len(set(found.why))
+
+
+def test_a_run_without_calls_that_got_worse_is_a_regression():
+    found = compare(run_of(GOOD), run_of(BAD, UNTRACED), ComparisonConfig()).verdict
+    assert (found.ending, len(found.doubts)) == ("regressed", 1)
+    both = compare(run_of(GOOD, UNTRACED), run_of(GOOD, UNTRACED), ComparisonConfig()).verdict
+    assert (both.ending, both.doubts) == ("fine", ())
 
 
 def twice(points):

@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 import re
-import time
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -52,9 +52,14 @@ def error(status: int, message: str, code: str, **headers: str) -> Script:
     return script
 
 
-def late(family: Family, request: Request) -> Reply:
-    time.sleep(1.2)
-    return good(family, request)
+def answers_after(event: threading.Event) -> Script:
+    """Answers once nobody waits any more: on a busy machine any time that is fixed may be too short."""
+
+    def script(family: Family, request: Request) -> Reply:
+        event.wait(30)
+        return good(family, request)
+
+    return script
 
 
 ENDS: dict[str, Script] = {
@@ -202,9 +207,11 @@ async def test_whatever_goes_wrong_is_what_litellms_function_makes_of_it(meeting
 async def test_a_call_that_takes_too_long_is_the_same_timeout(meeting, monkeypatch):
     limits = LimitsConfig(timeout_s=0.6)
     model = await learned(meeting, limits=limits)
-    direct = await meeting.outcome(model, late)
+    has_ended = threading.Event()
+    direct = await meeting.outcome(model, answers_after(has_ended))
     monkeypatch.setenv(litellm_direct.CALLS, "plain")
-    plain = await meeting.outcome(meeting.model(limits=limits), late)
+    plain = await meeting.outcome(meeting.model(limits=limits), answers_after(has_ended))
+    has_ended.set()
 
     assert direct == plain
     assert direct[0][1] == "timeout"
@@ -334,9 +341,11 @@ def test_a_model_is_called_from_one_event_loop_after_the_other(meeting, plain_ca
 @pytest.mark.parametrize("meeting", ["openai"], indirect=True)
 async def test_a_call_that_is_cut_leaves_no_connection_in_use(meeting):
     model = await learned(meeting)
-    meeting.script = late
+    has_ended = threading.Event()
+    meeting.script = answers_after(has_ended)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(model.complete(ASK), 0.2)
+    has_ended.set()
     meeting.script = good
     assert (await model.complete(ASK)).text == TEXT
     await model.aclose()

@@ -136,6 +136,28 @@ def test_a_model_whose_provider_is_unknown_is_refused(use):
     )
 
 
+@pytest.mark.parametrize("use", [check_model, lambda given: model_for(given, LIMITS)])
+@pytest.mark.parametrize(
+    "given",
+    [{"model": "openai/"}, {"model": "openai/ "}, {"model": "bedrock/"}, {"provider": "openai"}],
+)
+def test_a_provider_without_a_model_is_refused(use, given):
+    judge = JudgeConfig(**({"model": ""} | given))
+    with pytest.raises(ConfigurationError) as caught:
+        use(judge)
+
+    assert str(caught.value) == (
+        f"[judge] model {judge.model_id!r}: names no model after the provider; "
+        "write provider/model, e.g. openai/gpt-4.1"
+    )
+
+
+def test_a_model_whose_name_ends_with_a_slash_has_a_name():
+    # vLLM serves a model from a folder under the name of that folder, as it was typed.
+    judge = JudgeConfig(model="hosted_vllm//models/llama/", api_base="http://127.0.0.1:8000/v1")
+    assert model_for(judge, LIMITS).name == "hosted_vllm//models/llama/"
+
+
 def test_a_temperature_the_model_does_not_take_is_refused_before_any_call(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
     check_model(JudgeConfig(model="openai/o3", temperature=1))

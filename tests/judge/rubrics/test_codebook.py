@@ -58,13 +58,25 @@ def test_a_written_code_is_read_as_it_was():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("codes = 3", "codes.toml: codes: Input should be a valid list"),
+        ("codes = 3", "codes.toml: codes: must be a list (given: 3)"),
         ("[[codes", "codes.toml: not TOML"),
-        (text_of(WRONG, WRONG), "codes.toml: rubric: Value error, the code 'wrong_sum' stands"),
-        (text_of(WRONG).replace('"wrong_sum"', '"Wrong sum"'), "codes.0.code: Value error, a code"),
+        (text_of(WRONG, WRONG), "codes.toml: the code 'wrong_sum' stands"),
+        (
+            text_of(WRONG).replace('"wrong_sum"', '"Wrong sum"'),
+            "codes.toml: codes.0.code: a code is",
+        ),
         (text_of(WRONG).replace('"wrong_sum"', '"other"'), "this code is reserved"),
-        (text_of(WRONG).replace("include", "includes"), "codes.0.includes: Extra inputs"),
-        (text_of(*[WRONG] * (MAX_CODES + 1)), "List should have at most 50 items"),
+        (
+            text_of(WRONG).replace("include", "includes"),
+            "codes.toml: codes.0.includes: no such key; accepted: code, name, definition, include, "
+            "exclude, examples, causes",
+        ),
+        (
+            'name = "nightly"\n[transcripts]\nuri = "t.jsonl"',
+            "codes.toml: name: no such key; accepted: ignored_causes, codes",
+        ),
+        ('[[codes]]\ncode = "a"', "codes.toml: codes.0.name: required"),
+        (text_of(*[WRONG] * (MAX_CODES + 1)), "codes.toml: codes: must have at most 50 items"),
     ],
 )
 def test_what_is_no_codebook_is_refused_in_one_line(text: str, message: str):

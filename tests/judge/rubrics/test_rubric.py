@@ -232,18 +232,22 @@ def test_folders_add_to_the_built_in_rubrics(folder: Path):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ('"tone"', '"Bad Name"', "name: Value error, a name is snake_case"),
+        ('"tone"', '"Bad Name"', "name: a name is snake_case"),
         ('"tone"', '"model_dump"', "this name is reserved"),
         ('"tone"', '"expected_outcomes"', "this name is reserved"),
-        ("default_weight = 0.2", "wieght = 0.2", "default_weight: Field required"),
+        ("default_weight = 0.2", "wieght = 0.2", "wieght: no such key; accepted: name,"),
         (
             "default_weight = 0.2",
             "default_weight = 0.2\nx = 1",
-            "x: Extra inputs are not permitted",
+            "x: no such key; accepted: name, display_name,",
         ),
         ("default_weight = 0.2", "default_weight = -1", "greater than or equal to 0"),
-        ("default_weight = 0.2", "default_weight = nan", "finite number"),
-        ("default_weight = 0.2", 'default_weight = "0.2"', "valid number"),
+        (
+            "default_weight = 0.2",
+            "default_weight = nan",
+            "default_weight: must be a finite number (given: nan)",
+        ),
+        ("default_weight = 0.2", 'default_weight = "0.2"', "must be a number (given: '0.2')"),
         (
             "default_weight = 0.2",
             "default_weight = 0\ninclude_in_defaults = true",
@@ -251,7 +255,7 @@ def test_folders_add_to_the_built_in_rubrics(folder: Path):
         ),
         ("[levels.fail]", "[levels.bad]", "levels ['bad', 'pass'] do not fit"),
         ('name = "tone"', 'name = "tone"\nprompt_examples = ["3"]', "prompt_examples ['3']"),
-        ('criteria = "Unfriendly."', "", "levels.fail.criteria: Field required"),
+        ('criteria = "Unfriendly."', "", "levels.fail.criteria: required"),
         ('"tone"', "tone", "not TOML"),
         ('"tone"', '"tool_routing"', "already taken (built in)"),
     ],

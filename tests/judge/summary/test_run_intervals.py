@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from assizes.judge.summary.run_summary import RunSummary, run_metrics
-from tests.judge.run_frames import case_row, fraction_row, score_row, summary_of
+from tests.judge.run_frames import binary_row, case_row, fraction_row, score_row, summary_of
 
 
 def cases_of(passed: list[bool], **rest):
@@ -71,6 +71,16 @@ def test_a_yes_no_metric_has_an_interval_of_its_share():
     found = summary_of([case_row(f"c{i}") for i in range(20)], scores).intervals
     wilson = stats.binomtest(19, 20).proportion_ci(0.95, method="wilson")
     assert found["metrics/safe/pass_rate"].low == pytest.approx(wilson.low, abs=1e-9)
+
+
+def test_the_mean_of_a_yes_no_metric_is_its_share_of_yes():
+    scores = [binary_row(f"c{i}", True) for i in range(5)]
+    found = summary_of([case_row(f"c{i}") for i in range(5)], scores).intervals
+    names = [f"metrics/task_completion/{name}" for name in ("pass_rate", "mean_value", "mean_raw")]
+    share, *means = (found[name] for name in names)
+    wilson = stats.binomtest(5, 5).proportion_ci(0.95, method="wilson")
+    assert (share.method, share.low) == ("wilson", pytest.approx(wilson.low, abs=1e-9))
+    assert means == [share, share]
 
 
 def test_failed_scores_could_all_be_passes_or_fails_whatever_the_mean_value_is():

@@ -224,13 +224,24 @@ def test_the_command_as_json_holds_every_point(folder: Path):
     assert len(found["series"][0]["points"]) == found["runs"] == 5
 
 
+def test_a_configured_slice_that_no_case_has_yet_is_waited_for(folder: Path):
+    answer = assizes("trends", "--set", 'series.slices=["tags.nope"]', "--json", cwd=folder)
+    assert answer.code == 0, answer
+    assert {one["slice_of"] for one in json.loads(answer.out)["series"]} == {""}
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["other"], "no complete run named 'other'; there are: nightly"),
         (["--metric", "x"], "[series] metrics: unknown series 'x'"),
         (["--slice", "x"], "[series] slices: unknown slice 'x'"),
+        (
+            ["--slice", "tags.nope"],
+            "--slice 'tags.nope': no case of these runs has it; they have agent, agent_version",
+        ),
         (["--plot", "none/t.svg"], "--plot 'none/t.svg' cannot be written: No such file"),
+        (["--plot", "t.png"], "--plot 't.png': the series are drawn as SVG; name a .svg file"),
         (["--store", "duckdb:///none.duckdb"], "no store at duckdb:///none.duckdb"),
     ],
 )

@@ -149,6 +149,8 @@ def test_what_cannot_be_listed_is_said_in_one_line(folder, uri, error, message):
         ("in/{date}.jsonl", DAY, "in/2026-03-09.jsonl"),
         ("s3://b/{date:%Y/%m/%d}/*.gz", DAY, "s3://b/2026/03/09/*.gz"),
         ("{date:%Y}/{date}", DAY, "2026/2026-03-09"),
+        ("in/{date:%G-W%V}/{date:%-d%b}{date:%j}%%", DAY, "in/2026-W11/9Mar068%%"),
+        ("in/{date:}.jsonl", DAY, "in/2026-03-09.jsonl"),
     ],
 )
 def test_date_placeholders_are_filled_in(uri, date, expanded):
@@ -175,6 +177,20 @@ def test_date_placeholders_are_filled_in(uri, date, expanded):
             DAY,
             "[transcripts] uri 'in/{day:%d}': unknown placeholder '{day:%d}'; "
             "known: {date:%Y/%m/%d}, {date}; did you mean '{date:%Y/%m/%d}'?",
+        ),
+        *(
+            (
+                f"in/{place}",
+                day,
+                f"[transcripts] uri 'in/{place}': {place} holds {fault}; accepted: %Y, %m, %d, %y, "
+                "%b, %B, %j, %G, %V, %u and others of strftime, as in {date:%Y/%m/%d}",
+            )
+            for day in (DAY, None)
+            for place, fault in (
+                ("{date:%Q}", "'%Q', which is no part of a date"),
+                ("{date:%Y-%}", "'%', which is no part of a date"),
+                ("{date:YYYY-MM-DD}", "no part of a date"),
+            )
         ),
     ],
 )

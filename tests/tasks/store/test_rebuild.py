@@ -112,6 +112,27 @@ def test_comparisons_that_cannot_be_read_cost_no_run_and_no_run_is_there_twice(b
         assert tables_of(store) == built[1]
 
 
+def test_a_file_that_opens_and_is_cut_short_further_on_is_no_whole_file(built, tmp_path):
+    folder = tmp_path / "store"
+    shutil.copytree(built[0].parent / "whole", folder)
+    place = StoreConfig(uri=f"duckdb:///{folder}/{NAME}")
+    open_store(place, writing=True).close()  # settles the log
+    cut = (folder / NAME).read_bytes()[:-1]
+    (folder / NAME).write_bytes(cut)
+    with open_store(place) as store:  # which reads no plan
+        assert sorted(store.runs()["run_id"]) == ["first", "second"]
+    done = rebuild_store(place, None)
+    assert done.kept_run_ids == ["first"]
+    assert "Could not read enough bytes" in done.losses["second"]
+    assert done.old_file is not None
+    assert done.old_file.read_bytes() == cut
+    with open_store(place, writing=True) as store:
+        fill(store, "second")
+        assert tables_of(store) == built[1]
+    with pytest.raises(StoreError, match="is whole: nothing to rebuild"):
+        rebuild_store(place, None)
+
+
 @pytest.mark.parametrize("kind", ["wal cut", "wal gone", "file cut", "file gone"])
 def test_a_parquet_copy_gives_the_very_same_tables(built, damaged, kind):
     folder, place = damaged(kind)

@@ -10,6 +10,7 @@ import pytest
 
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import FORMATS
+from assizes.judge.formats.shared.parsing import HUMAN_LABELS
 from assizes.tasks.trace_stores.connection import ServerConnection
 from assizes.tasks.trace_stores.http_client import JsonClient
 from assizes.tasks.trace_stores.marks import RUN_KEY
@@ -163,7 +164,10 @@ def phoenix_answer(request):
     if request.path == f"{base}/span_annotations":
         ids = [value for name, value in request.query if name == "span_ids"]
         rows = [
-            {"id": "1", "span_id": ids[0], "name": f"q{ids[0]}", "result": {"score": 0.5}},
+            {
+                **{"id": "1", "span_id": ids[0], "name": f"q{ids[0]}", "result": {"score": 0.5}},
+                **{"annotator_kind": "HUMAN", "user_id": f"user{ids[0]}"},
+            },
             {"id": "2", "span_id": ids[0], "name": "own", "metadata": {RUN_KEY: "r"}},
         ]
         return Reply(200, {"data": rows, "next_cursor": None})
@@ -178,6 +182,8 @@ def test_phoenix_pages_with_annotations():
     case = case_of("otel", pieces)
     assert case.case_id == "c1"
     assert case.labels == {"qs1": 0.5, "qs2": 0.5}
+    raters = {row["metric"]: row["rater"] for row in case.metadata[HUMAN_LABELS]}
+    assert raters == {"qs1": "users1", "qs2": "users2"}
     assert case.transcript.turns[-1].span_id in ("s1", "s2")
 
 

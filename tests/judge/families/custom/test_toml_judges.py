@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("kind", ["REWRITE", "answer", ""])
 def test_a_custom_judge_is_of_the_kind_answer_or_retrieval(kind: str):
     assert refused(POLITE.replace("ANSWER", kind)) == (
-        f"it.toml: kind: Input should be 'ANSWER' or 'RETRIEVAL' (given: {kind!r})"
+        f"it.toml: kind: must be 'ANSWER' or 'RETRIEVAL' (given: {kind!r})"
     )
 
 

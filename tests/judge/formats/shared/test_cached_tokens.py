@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -40,4 +41,36 @@ def test_cached_tokens_of_inspect_stand_beside_its_input(used: dict[str, Any], i
     said = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
     sample = {"id": "s", "messages": said, "model_usage": {"m": {**used, "output_tokens": 5}}}
     usage = joined("inspect_ai", {"eval": {"task": "t"}, "sample": sample}).transcript.agent_usage()
+    assert (usage.input_tokens, usage.output_tokens) == (input_tokens, 5)
+
+
+@pytest.mark.parametrize(
+    ("counted", "own", "input_tokens"),
+    [
+        # OpenAI: the input holds the cached tokens.
+        (100, {"prompt_tokens": 100, "completion_tokens": 5}, 100),
+        (100, {"input_tokens": 100, "output_tokens": 5}, 100),  # of the API Responses
+        (100, None, 100),
+        # Anthropic: they stand beside its input, and some releases of MLflow leave them out.
+        (20, {"input_tokens": 20, "output_tokens": 5, **CACHED}, 100),
+        (100, {"input_tokens": 20, "output_tokens": 5, **CACHED}, 100),
+        (20, None, 100),
+        (90, {"input_tokens": 90, "output_tokens": 5, **CACHED}, 170),
+        # The output is of another call than the one that was counted.
+        (100, {"input_tokens": 30, "output_tokens": 4}, 100),
+    ],
+)
+def test_mlflow_counts_cached_tokens_once_whoever_answered(
+    counted: int, own: dict[str, int] | None, input_tokens: int
+):
+    answer = {"role": "assistant", "content": "a", **({"usage": own} if own else {})}
+    values = {
+        "mlflow.spanType": "CHAT_MODEL",
+        "mlflow.spanInputs": {"messages": [{"role": "user", "content": "q"}]},
+        "mlflow.spanOutputs": answer,
+        "mlflow.chat.tokenUsage": {"input_tokens": counted, "output_tokens": 5, **CACHED},
+    }
+    attributes = {name: json.dumps(value) for name, value in values.items()}
+    trace = {"info": {"trace_id": "t"}, "data": {"spans": [{"attributes": attributes}]}}
+    usage = joined("mlflow", trace).transcript.agent_usage()
     assert (usage.input_tokens, usage.output_tokens) == (input_tokens, 5)

@@ -235,7 +235,7 @@ def test_a_file_of_another_kind_is_refused_in_one_line(tmp_path):
         with pytest.raises(StoreError) as caught:
             open_store(StoreConfig(uri=uri), writing=writing)
         assert str(caught.value) == (
-            f"{uri} is not a DuckDB file; point [store] uri to another one"
+            f"{uri} is not a DuckDB file; [store] uri, or --store, names another"
         )
 
 

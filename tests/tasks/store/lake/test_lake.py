@@ -245,3 +245,14 @@ def test_a_complete_run_that_has_lost_a_mark_is_not_read_as_a_smaller_one(lake, 
         ):
             with pytest.raises(StoreError, match=r"complete with 1 commit marks and has 0 of them"):
                 ask()
+
+
+def test_a_file_of_another_kind_is_named_as_such(tmp_path):
+    (tmp_path / "notes.txt").write_text("no store")
+    for uri in (f"{tmp_path}/notes.txt", f"file://{tmp_path}/notes.txt"):
+        with pytest.raises(StoreError) as caught:
+            open_store(StoreConfig(uri=uri))
+        assert str(caught.value) == (
+            f"{uri} is a file and no store; accepted: a .duckdb file, a folder or a URI; [store] uri, "
+            "or --store, names another place"
+        )
