@@ -116,7 +116,8 @@ class ComparisonVerdict(FrozenModel):
             return (*(mismatch.line for mismatch in self.mismatches), ALLOW_HINT)
         if self.mode == "statistics" and self.statistics is not None:
             return tuple(dict.fromkeys((*self.doubts, *self.statistics.reasons)))
-        return (*self.doubts, *self.reasons)
+        # Where missing scores leave the ending open, what seems to have fallen is no reason.
+        return self.doubts if self.ending == "inconclusive" else (*self.reasons, *self.doubts)
 
 
 class CaseCounts(FrozenModel):
