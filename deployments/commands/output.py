@@ -171,13 +171,20 @@ def print_metrics(title: str, summary: RunSummary, comparison: RunComparison | N
         due += "*" if metric.skipped else ""
         passed = None if metric.pass_rate is None else f"{100 * metric.pass_rate:.1f} %"
         kind = metric.tier or metric.gate  # conversation metrics have a tier, other judges a gate
-        rows.append((metric.name, kind, metric.weight, mean, passed, change, due))
+        weight = None if metric.weight is None else _weight_text(metric.weight)
+        rows.append((metric.name, kind, weight, mean, passed, change, due))
     columns = ("metric", "tier or gate", "#weight", "#mean", "#passed", "#change", "#scored")
     print_table(title, columns, rows)
     if unseen := [
         f"{metric.name} {metric.skipped}" for metric in summary.metrics if metric.skipped
     ]:
         print_line(f"* cases that show nothing of it or lack ground truth: {', '.join(unseen)}")
+
+
+def _weight_text(weight: float) -> str:
+    """A weight with two to four decimals, as many as it needs, so that the column adds up to 1."""
+    text = f"{weight:.4f}"
+    return text[:-2] + text[-2:].rstrip("0")
 
 
 def print_votes(summary: RunSummary) -> None:

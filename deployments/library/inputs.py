@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias
 
 import polars as pl
+from pydantic_core import PydanticSerializationError
 
 from assizes.deployments.settings import validate_config
 from assizes.judge.case import Case
@@ -97,7 +98,7 @@ def _record_files(records: Sequence[Any], format_name: str) -> dict[str, bytes]:
     trajectories = []
     for place, record in enumerate(records):
         if isinstance(record, Case):
-            lines[CASES].append(native_line(record))
+            lines[CASES].append(_case_line(record))
         elif _TAU_BENCH_KEY in record and format_name in ("auto", "tau_bench"):
             trajectories.append(record)
         elif _TAU2_KEY in record and format_name in ("auto", "tau2"):
@@ -118,17 +119,27 @@ def conversation_case(value: Any, case_id: str) -> Case:
         ConfigurationError: it is no conversation.
     """
     (record, *more) = _listed_records(value) or (None,)
-    if isinstance(record, Case) and not more:
-        return record
     if record is None or more:
         raise ConfigurationError(f"judge: give one conversation: {ACCEPTED}")
-    named = _named_record(record, case_id)
-    line = _json(named)
+    is_case = isinstance(record, Case)
+    line = _case_line(record) if is_case else _json(_named_record(record, case_id))
     try:
         case: Case = detect_format(line).case(line)
     except DataError as error:
         raise ConfigurationError(f"judge: no conversation: {error}") from None
-    return case
+    return record if is_case else case
+
+
+def _case_line(case: Case) -> bytes:
+    """A case as a line of a file; its reader rejects half of a surrogate pair, as in a dict."""
+    try:
+        return native_line(case)
+    except PydanticSerializationError as error:
+        try:
+            return _json(case.model_dump(mode="json", exclude_defaults=True)) + b"\n"
+        except PydanticSerializationError:
+            why = f"the case {case.case_id!r} cannot be written as JSON: {error}"
+            raise ConfigurationError(f"cases: {' '.join(why.split())}") from None
 
 
 def table_columns(

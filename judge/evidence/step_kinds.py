@@ -1,6 +1,7 @@
 """What a step does, read off what it takes and what it returns: it runs SQL, searches, makes a chart.
 
-No tool is known by its name. Every pattern runs in linear time, because the texts are untrusted.
+Where these say too little, words in the tool's name decide (`tool_names`). Every pattern runs in
+linear time, because the texts are untrusted.
 """
 
 from __future__ import annotations
@@ -12,6 +13,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from assizes.judge.evidence.steps import AgentStep, json_value
+from assizes.judge.evidence.tool_names import (
+    begins_with_chart,
+    is_named_for_charts,
+    is_named_for_lookup,
+    is_named_for_search,
+    name_words,
+)
 
 _DEEPEST: Final = 8  # a bound for hostile nesting
 """Levels of nested argument values that are searched for texts."""
@@ -143,18 +151,13 @@ def _bare(text: str) -> str:
 
 
 def _speaks_of_sql(name: str) -> bool:
-    return any(word.endswith("sql") for word in _name_words(name))
+    return any(word.endswith("sql") for word in name_words(name))
 
 
 def _argument_texts(step: AgentStep) -> Iterator[tuple[str, str]]:
     """Yield the texts of a step's arguments that are not blank, each after its name."""
     whole = (("", step.raw),) if step.raw is not None and not step.arguments else ()
     yield from (pair for pair in whole or _texts(step.arguments) if pair[1].strip())
-
-
-def _name_words(name: str) -> list[str]:
-    """The words of a name in lower case: `sqlQuery`, `sql_query` and `SQL-Query` are two words."""
-    return [word.casefold() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name[:100])]
 
 
 def _reported_sql(step: AgentStep, arguments: Sequence[str]) -> list[str]:
@@ -191,7 +194,8 @@ def search_steps(steps: Sequence[AgentStep], tools: Sequence[str]) -> tuple[Agen
     """The steps that search: calls of `tools`; without `tools`, of any tool that is seen to search.
 
     A tool is seen to search where a call of it takes words to look for, and is no SQL, no chart and
-    no call of a sub-agent: by the argument's name, or by words that the tool answers with a list.
+    no call of a sub-agent: by the argument's name, by the tool's name, or by words that the tool
+    answers with a list.
     """
     others = {call.step.name for call in sql_calls(steps, (), SQL_ARGUMENTS)}
     others |= {name for step in steps for name in step.within}
@@ -203,15 +207,22 @@ def _is_search(step: AgentStep) -> bool:
     if _is_chart(step):
         return False
     texts, value = list(_argument_texts(step)), json_value(step.result)
-    if any(not _QUERY_WORDS.isdisjoint(_name_words(key)) for key, _ in texts):
-        return not isinstance(value, int | float)  # a number is an answer, no result of a search
-    is_list = _list_in(value) is not None or _NOTHING.fullmatch((step.result or "").strip())
+    if isinstance(value, int | float):
+        return False  # a number is an answer, no result of a search
+    takes_query = any(not _QUERY_WORDS.isdisjoint(name_words(key)) for key, _ in texts)
+    if takes_query or is_named_for_search(step.name):
+        return True
     # Whoever has an identifier fetches what it stands for. Dates and numbers say nothing.
     worded = [(key, text.strip()) for key, text in texts if any(map(str.isalpha, text))]
-    return bool(is_list and worded) and not any(
-        _name_words(key)[-1:] in (["id"], ["number"]) or re.fullmatch(r"\S*\d\S*", text)
+    if not worded or any(
+        name_words(key)[-1:] in (["id"], ["number"]) or re.fullmatch(r"\S*\d\S*", text)
         for key, text in worded
-    )
+    ):
+        return False
+    if _list_in(value) is not None or _NOTHING.fullmatch((step.result or "").strip()):
+        return True
+    # A look-up may be answered in lines of text; one object is what was fetched.
+    return is_named_for_lookup(step.name) and not isinstance(value, Mapping)
 
 
 def found_items(step: AgentStep) -> tuple[Any, ...]:
@@ -257,6 +268,11 @@ _TYPE_KEYS: Final = (
     *("type", "kind", "chart", "mark"),
 )
 _KINDS: Final = re.compile("bar|line|pie|donut|scatter|area|histogram|heatmap|box")
+_KIND_IN_WORDS: Final = re.compile(
+    rf"\b({_KINDS.pattern}|column|doughnut)[\s_-]*+(?:chart|graph|plot|diagram)s?\b", re.IGNORECASE
+)
+_NETWORK: Final = frozenset(("nodes", "edges", "entities", "relations", "triples"))
+"""Arguments of a graph of things and their relations, which is no chart."""
 _IMAGE: Final = re.compile(r"data:image/|<svg\b|\.(?:png|svg|jpe?g|webp)\b", re.IGNORECASE)
 _CHART_WORD: Final = re.compile(r"[\s_-]*(?:chart|graph|plot|diagram)s?")
 _SAME_CHART: Final = {"column": "bar", "columns": "bar", "bars": "bar", "doughnut": "donut"}
@@ -265,8 +281,8 @@ _SAME_CHART: Final = {"column": "bar", "columns": "bar", "bars": "bar", "doughnu
 def chart_steps(steps: Sequence[AgentStep], tools: Sequence[str]) -> tuple[AgentStep, ...]:
     """The steps that make charts: calls of `tools`; without `tools`, of any tool seen to make one.
 
-    A tool is seen to make charts where a call of it takes a kind of chart or both axes, or takes
-    data and returns an image.
+    A tool is seen to make charts where a call of it takes a kind of chart or both axes, takes data
+    and returns an image, or has a name that says so.
     """
     names = set(tools) or {step.name for step in steps if _is_chart(step)}
     return tuple(step for step in steps if step.name in names)
@@ -276,7 +292,7 @@ def _is_chart(step: AgentStep) -> bool:
     takes_data = any(isinstance(value, list | Mapping) for value in step.arguments.values())
     keys = {
         key
-        for key, text in _texts(step.arguments)
+        for key, text in _keyed_texts(step.arguments)
         if key in _TYPE_KEYS[:4] or (key in _TYPE_KEYS and _KINDS.fullmatch(_chart(text)))
     }
     # The axes are columns or series; two numbers are a point on a screen.
@@ -284,25 +300,44 @@ def _is_chart(step: AgentStep) -> bool:
         word
         for key, value in step.arguments.items()
         if isinstance(value, list) or (isinstance(value, str) and not value.isdecimal())
-        for word in _name_words(key)[:1]
+        for word in name_words(key)[:1]
     }
     if not keys.isdisjoint(_TYPE_KEYS[:4]) or {"x", "y"} <= axes:
         return True
+    value = json_value(step.result)
     # A place may be of the type `bar`, too; whoever asks for places gets a list of them.
     if keys:
-        return takes_data or _list_in(json_value(step.result)) is None
-    return takes_data and _IMAGE.search((step.result or "")[:_HEAD]) is not None
+        return takes_data or _list_in(value) is None
+    is_image = _IMAGE.search((step.result or "")[:_HEAD]) is not None
+    if takes_data and is_image:
+        return True
+    is_named = is_named_for_charts(step.name)
+    is_named = is_named or (begins_with_chart(step.name) and (takes_data or is_image))
+    # Charts of music are read, and answered with a list.
+    is_other = isinstance(value, int | float) or (isinstance(value, list) and not takes_data)
+    return is_named and not is_other and _NETWORK.isdisjoint(step.arguments)
 
 
 def chart_type(step: AgentStep) -> str | None:
-    """The kind of chart that a step made, by its arguments or result; `None`: not stated."""
+    """The kind of chart that a step made, by its arguments or result; `None`: not stated.
+
+    Where no key states it, it is the one kind that the arguments name: `a bar chart of sales`.
+    """
     result = json_value(step.result)
     for holder in (step.arguments, result if isinstance(result, Mapping) else {}):
-        kinds = [(key, text) for key, text in _texts(holder) if key in _TYPE_KEYS]
+        kinds = [(key, text) for key, text in _keyed_texts(holder) if key in _TYPE_KEYS]
         if kinds:
             # The most telling key decides: a bare `type` may be that of an axis.
             return min(kinds, key=lambda pair: _TYPE_KEYS.index(pair[0]))[1]
-    return None
+    texts = [text[:_HEAD] for _, text in _argument_texts(step)]
+    named = {kind.casefold() for text in texts for kind in _KIND_IN_WORDS.findall(text)}
+    named |= {_chart(text) for text in texts if _KINDS.fullmatch(_chart(text))}
+    return named.pop() if len(named) == 1 else None
+
+
+def _keyed_texts(value: Any) -> Iterator[tuple[str, str]]:
+    """`_texts`, with keys such as `chartType`, `chart-type` and `Chart_Type` as `chart_type`."""
+    return (("_".join(name_words(key)), text) for key, text in _texts(value))
 
 
 def is_same_chart(kind: str | None, other_kind: str | None) -> bool:

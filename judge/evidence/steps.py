@@ -64,6 +64,14 @@ def steps_of(transcript: Transcript) -> tuple[AgentStep, ...]:
     )
 
 
+def is_agent_silent(transcript: Transcript) -> bool:
+    """Whether the agent called no tool and wrote nothing that can be seen in the whole transcript."""
+    signs = (sign for _, text in transcript.agent_texts() for sign in text)
+    # Neither blanks nor characters such as U+200B, which have no width, can be seen.
+    is_seen = any(sign.isprintable() and not sign.isspace() for sign in signs)
+    return not is_seen and not any(transcript.calls())
+
+
 def exchanges(transcript: Transcript) -> tuple[UserExchange, ...]:
     """The conversation cut before each message of the user; user turns in a row are one message."""
     turns = transcript.turns

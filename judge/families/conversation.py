@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, WithJsonSchema, create_model, model_
 
 from assizes.judge.case import Case, Transcript
 from assizes.judge.config.judging import estimated_tokens
+from assizes.judge.evidence.steps import is_agent_silent
 from assizes.judge.evidence.tool_calls import (
     NO_TOOL_TRACE_REASON,
     ConversationEvidence,
@@ -59,7 +60,7 @@ from assizes.judge.rubrics.rubric import (
 from assizes.judge.score import ACCEPTABLE, UNSPECIFIED_FAILURE, Metric, Scale, Score
 
 NO_AGENT_TURN: Final = "no_agent_turn"
-"""Failure code of every metric where the agent never speaks."""
+"""Failure code of every metric where the agent never speaks: no words and no calls."""
 
 OVERRIDE_HEADING: Final = "Test case-specific evaluation emphasis"
 """Heading of the only section of a prompt whose text may add to the rules."""
@@ -190,7 +191,7 @@ class ConversationJudge:
             return [
                 Score.failed(metric.name, reason, "empty_transcript") for metric in self.metrics
             ]
-        if not any(turn.role == "assistant" for turn in case.transcript.turns):
+        if is_agent_silent(case.transcript):
             return self._unanswered_scores(case)
         return self._ask_by_window(case)
 
@@ -322,7 +323,8 @@ def _metric_score(
     code = None
     if raw < ACCEPTABLE:  # from there on a code means nothing
         # `WrongTool`, `wrong tool`, `wrong-tool`: one code, by which rows can be grouped.
-        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", finding.failure_code or "").lower()
+        breaks = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})"  # `HTTPError`, not `IDs`
+        words = re.sub(breaks, "_", finding.failure_code or "").lower()
         label = re.sub(r"[\W_]+", "_", words).strip("_")[:80].rstrip("_")
         code = UNSPECIFIED_FAILURE if label in ("", "null", "none", "n_a", "na") else label
     if code and finding.failure_code not in (None, code):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from assizes.deployments.commands.output import print_metrics
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.rows import frame
 from assizes.judge.summary.run_summary import run_metrics
@@ -16,6 +17,7 @@ from assizes.judge.verdicts.case_rows import (
 )
 from assizes.tasks.store import open_store
 from tests.command import assizes
+from tests.judge.run_frames import case_row, score_row, summary_of
 from tests.tasks.reports.sample_families import RUN_ID, families_run
 
 
@@ -76,3 +78,12 @@ def test_the_summary_as_json_holds_the_same_numbers(folder: Path):
     assert summary["published"]["response/overall_assessment/rating/percentage"] == 0.333333333
     assert summary["judges"]["conversation"]["cost_usd"] == 0.09
     assert summary["root_causes"] == {"context_sufficiency": 1, "correctness": 1}
+
+
+def test_weights_are_shown_with_as_many_digits_as_they_need(capsys: pytest.CaptureFixture[str]):
+    weights = (0.15, 0.15, 0.15, 0.125, 0.125, 0.1, 0.1, 0.1, 1 / 12)
+    scores = [score_row("a", f"m{n}", 5, weight=weight) for n, weight in enumerate(weights)]
+    print_metrics("run", summary_of([case_row("a")], scores))
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    shown = [cells[2] for cells in lines if cells and cells[0] in {f"m{n}" for n in range(9)}]
+    assert shown == ["0.15"] * 3 + ["0.125"] * 2 + ["0.10"] * 3 + ["0.0833"]

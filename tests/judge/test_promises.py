@@ -20,7 +20,7 @@ from assizes.judge.protocol import Ask, Prompt
 from assizes.judge.rubrics.rubric import rubrics
 from assizes.judge.score import Metric, Scale, Score
 from assizes.judge.selection import draw_sample
-from tests.builders import agent, case, user
+from tests.builders import agent, call, case, user
 
 CASE = case(user("hello"), agent("hi"))
 LEVEL = Metric("level", scale=Scale.SCORED)
@@ -98,6 +98,17 @@ def test_an_agent_that_never_speaks_gets_the_lowest_of_everything_and_no_model_i
     assert scores["tool_routing", ""].failure_code == NO_AGENT_TURN
     assert scores["task_completion", ""].passed is False
     assert scores["expected_outcomes", ""].value == 0
+
+
+@pytest.mark.parametrize("text", [None, "", " ", "\n\n", "\u200b"])
+def test_an_agent_without_a_word_and_a_call_has_said_nothing(text):
+    chosen = [rubric for rubric in rubrics(()) if rubric.name == "tool_routing"]
+    silent = case(user("Cancel order 7"), agent(text), agent(text))
+    score, *_ = Hearing(ConversationJudge(chosen), silent).scores
+    assert (score.raw, score.failure_code) == (0, NO_AGENT_TURN)
+    for turn in (agent("..."), agent("\U0001f44d"), agent(text, calls=[call("cancel", order=7)])):
+        spoken = case(user("Cancel order 7"), agent(text), turn)
+        assert not Hearing(ConversationJudge(chosen), spoken).is_closed
 
 
 def test_the_offline_judge_takes_no_tokens():

@@ -53,7 +53,8 @@ class SearchOptions(StepOptions):
     )
     tools: tuple[str, ...] = Field(
         default=(),
-        description="The tools that search. Empty: they are recognised by what they take and return.",
+        description="The tools that search. Empty: they are recognised by what they take and "
+        "return, and by their names.",
     )
 
 
@@ -84,7 +85,7 @@ class SearchJudge(StepJudge):
     """Judges what the agent's searches returned by relevance and coverage."""
 
     name = "search"
-    version = "2"  # goes up with the rules
+    version = "3"  # goes up with the rules
     strategy = EvaluationStrategy.SINGLE_STEP
     needs = ("expected.search_results",)
     description = "Mean of relevance and coverage of what the agent's searches returned."
@@ -98,9 +99,7 @@ class SearchJudge(StepJudge):
 
         An empty list is a value: nothing must be found. A blank text is none.
         """
-        value = expected.search_results
-        is_given = value.strip() != "" if isinstance(value, str) else value is not None
-        return None if is_given else "no expected.search_results"
+        return None if _is_given(expected.search_results) else "no expected.search_results"
 
     def missing(self, case: Case) -> str | None:
         """A case is skipped, too, in which an outage prevented every search for what is expected."""
@@ -161,6 +160,11 @@ class SearchJudge(StepJudge):
         counted = {} if evidence.coverage is None else {"coverage": evidence.coverage}
         counted |= {} if results else {"relevance": 0.0}
         return (yield from self._ask_model(evidence, sections, details, steps, counted))
+
+
+def _is_given(value: object) -> bool:
+    """Whether an expected value is one: a blank text is none, an empty list is."""
+    return value.strip() != "" if isinstance(value, str) else value is not None
 
 
 def _expected_results(expected: str | Sequence[Any] | None) -> tuple[Any, ...]:
@@ -231,7 +235,7 @@ class VisualizationOptions(StepOptions):
     tools: tuple[str, ...] = Field(
         default=(),
         description="The tools that make charts. Empty: they are recognised by what they take and "
-        "return.",
+        "return, and by their names.",
     )
 
 
@@ -263,7 +267,7 @@ class VisualizationJudge(StepJudge):
     """Judges whether and how the agent made charts."""
 
     name = "visualization"
-    version = "2"  # goes up with the rules
+    version = "3"  # goes up with the rules
     strategy = EvaluationStrategy.SINGLE_STEP
     needs = ("expected.has_chart or expected.chart_type",)
     description = "Mean of appropriateness and chart type of the agent's charts."
@@ -273,8 +277,8 @@ class VisualizationJudge(StepJudge):
     options: VisualizationOptions
 
     def missing_expectation(self, expected: Expected) -> str | None:
-        """The reason to skip a case without `has_chart` and `chart_type`; else `None`."""
-        has_expectation = expected.has_chart is not None or expected.chart_type
+        """The reason to skip a case without `has_chart` and `chart_type`; a blank text is none."""
+        has_expectation = any(map(_is_given, (expected.has_chart, expected.chart_type)))
         return None if has_expectation else "neither expected.has_chart nor expected.chart_type"
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:
@@ -298,7 +302,7 @@ class VisualizationJudge(StepJudge):
             "extracted_chart_type": next(filter(None, chart_types), None),
         }
         if not wanted:
-            if case.expected.chart_type and not step_scores.is_null(case.expected.chart_type):
+            if kind != ANY and not step_scores.is_null(kind):
                 details["warnings"] = [CONFLICT]
             return step_scores.negative_case_finding(
                 steps,
@@ -330,7 +334,7 @@ def _is_chart_expected(expected: Expected) -> bool:
     value = expected.has_chart
     if isinstance(value, bool):
         return value
-    if value is None:
+    if value is None or not _is_given(value):
         return not step_scores.is_null(expected.chart_type)  # a kind implies a chart
     word = value.strip().casefold()
     if word not in ("true", "false", "null"):

@@ -11,6 +11,8 @@ import polars as pl
 import pytest
 
 import assizes
+from assizes.deployments.library.inputs import conversation_case
+from assizes.judge.case import Turn
 from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.errors import ConfigurationError, Inconclusive
 from tests import builders
@@ -193,6 +195,28 @@ def test_records_that_cannot_be_read_are_counted_and_named():
         assizes.evaluate([broken])
     with pytest.raises(Inconclusive, match=r"not recognised .*; a conversation is a list of mess"):
         assizes.evaluate([{"question": "2 + 2?", "answer": "4"}])
+
+
+def test_a_case_with_half_a_surrogate_pair_is_rejected_as_the_same_dict_is():
+    said = [("user", "a\ud800b"), ("assistant", "ok")]
+    broken = builders.case(*(Turn(role=role, text=text) for role, text in said))
+    record = {"messages": [{"role": role, "content": text} for role, text in said]}
+    result = assizes.evaluate([*logs(1), broken, record])
+    assert result.summary.counts["quarantined"] == 2
+    assert set(result.to_polars("rejects")["reason"]) == {"encoding"}
+    with pytest.raises(Inconclusive, match=r"cases\[0\]: encoding: "):
+        assizes.evaluate(broken)
+    with pytest.raises(ConfigurationError, match="judge: no conversation: encoding: "):
+        conversation_case(broken, "a")
+
+
+def test_a_case_with_a_value_that_is_no_json_is_named_in_one_line():
+    odd = builders.case(builders.agent(calls=[builders.call("pay", order=object())]), case_id="c7")
+    with pytest.raises(
+        ConfigurationError, match="the case 'c7' cannot be written as JSON"
+    ) as found:
+        assizes.evaluate([odd])
+    assert "\n" not in str(found.value)
 
 
 @pytest.mark.parametrize(

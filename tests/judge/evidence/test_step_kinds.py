@@ -1,4 +1,4 @@
-"""What steps do, read off what they take and return: SQL, searches and charts."""
+"""What steps do, read off what they take and return and off names: SQL, searches and charts."""
 
 from __future__ import annotations
 

@@ -60,6 +60,16 @@ def test_a_kind_that_is_null_means_no_chart():
     assert decided("visualization", drawn(chart_type="null")).value == 1.0
 
 
+@pytest.mark.row("002-36")
+@pytest.mark.parametrize("blank", ["", " ", "\n"])
+def test_blank_texts_are_no_expectation(blank):
+    for expected in ({"has_chart": blank}, {"chart_type": blank}):
+        assert decided("visualization", drawn("bar", **expected)).status == "skipped"
+    assert decided("visualization", drawn(has_chart=blank, chart_type="bar")).value == 0.0
+    refused = decided("visualization", drawn(has_chart=False, chart_type=blank))
+    assert (refused.value, "warnings" in refused.details) == (1.0, False)
+
+
 def test_another_word_for_has_chart_fails_the_judge():
     found = decided("visualization", drawn("bar", has_chart="maybe"))
     assert found.status == "failed"

@@ -166,6 +166,8 @@ def test_a_failure_code_that_is_written_otherwise_is_a_warning():
     [
         (1, "Wrong Tool Selected", "wrong_tool_selected"),
         (0, "wrongToolSelected", "wrong_tool_selected"),
+        (0, "HTTPError", "http_error"),
+        (0, "wrongUserIDs", "wrong_user_ids"),
         (2, "something_unheard_of", "something_unheard_of"),
         (2, " --Timeout / 504!-- ", "timeout_504"),
         (2, "wrong - _tool", "wrong_tool"),
