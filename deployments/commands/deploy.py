@@ -306,7 +306,8 @@ async def pool_of(config: RunConfig) -> str | None:
 async def _work_on(pool: str, limit: int) -> None:
     from prefect.workers.process import ProcessWorker
 
-    await ProcessWorker(work_pool_name=pool, limit=limit, create_pool_if_not_found=False).start()
+    worker = ProcessWorker(work_pool_name=pool, limit=limit, create_pool_if_not_found=False)
+    await worker.start(printer=tell_user)  # at once, also where the output is a pipe
 
 
 async def register_and_run(config: RunConfig, limit: int) -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,7 +137,8 @@ def test_the_command_that_deploy_prints_starts_a_worker_of_the_server_of_up(tmp_
     scripts = Path(sys.executable).parent
     environment = {**os.environ, **env, "PYTHONPATH": PYTHONPATH}
     environment["PATH"] = f"{scripts}:{environment['PATH']}"
-    environment.pop("PREFECT_API_URL", None)
+    for name in ("PREFECT_API_URL", "PYTHONUNBUFFERED"):  # what it says must not wait in a buffer
+        environment.pop(name, None)
     for command in (ours, theirs):
         worker = subprocess.Popen(
             command,
@@ -148,6 +150,8 @@ def test_the_command_that_deploy_prints_starts_a_worker_of_the_server_of_up(tmp_
             text=True,
             start_new_session=True,
         )
+        too_late = threading.Timer(120, os.killpg, (worker.pid, signal.SIGKILL))
+        too_late.start()
         try:
             assert worker.stdout is not None
             seen = ""
@@ -157,6 +161,7 @@ def test_the_command_that_deploy_prints_starts_a_worker_of_the_server_of_up(tmp_
                     break
             assert "started!" in seen, seen
         finally:
+            too_late.cancel()
             os.killpg(worker.pid, signal.SIGKILL)
             worker.communicate()
     assert assizes("down", cwd=folder, env=env).out == "stopped\n"

@@ -84,7 +84,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Pat
     [
         (("show", "said"), 0),
         (("runs",), 0),
-        (("compare", "before", "judged", "--allow"), 0),
+        (("compare", "before", "judged", "--allow"), 4),  # too little of `judged` has a score
         (("report", "judged", "--brief"), 0),
         (("sql", "s.duckdb", "select case_id, summary, agent, tags from cases"), 0),
         (("sql", "s.duckdb", "select * from scores", "--json"), 0),
