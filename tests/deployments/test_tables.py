@@ -131,7 +131,7 @@ def postgres() -> Iterator[Path]:
         **user,
     )
     try:
-        for _ in range(100):
+        for _ in range(600):
             if psql(place, place, "-c", "select 1").returncode == 0:
                 break
             server.poll()

@@ -105,7 +105,7 @@ def _lines(cases: list[Case]) -> bytes:
 async def _seen(name: str, state: str) -> bool:
     wanted = FlowRunFilter(name=FlowRunFilterName(any_=[name]))
     async with get_client() as client:
-        for _ in range(100):
+        for _ in range(600):
             found = await client.read_flow_runs(flow_run_filter=wanted)
             if any(one.state is not None and one.state.name == state for one in found):
                 return True

@@ -16,7 +16,7 @@ from tests.flows.test_incidents import events
 async def told(count: int) -> list[dict[str, Any]]:
     """The events about causes, the oldest first; waits until there are so many."""
     found: list[dict[str, Any]] = []
-    for _ in range(100):
+    for _ in range(600):
         found = [
             each
             for each in await events("assizes.incident.")

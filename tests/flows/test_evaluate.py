@@ -172,7 +172,7 @@ async def _event_seen(api: str, name: str, run_id: str) -> bool:
 
     query = {"filter": {"event": {"name": [name]}}}
     async with httpx.AsyncClient() as client:
-        for _ in range(50):
+        for _ in range(300):
             answer = await client.post(f"{api}/events/filter", json=query)
             if run_id in answer.text:
                 return True

@@ -48,7 +48,7 @@ async def test_a_problem_is_opened_once_and_persists_as_events(tmp_path: Path):
     for number in (LEARNT, LEARNT + 1):
         await outcome_of(night(tmp_path, number, bad), trigger="nightly")
     found: list[dict[str, Any]] = []
-    for _ in range(100):
+    for _ in range(600):
         found = [
             one
             for one in await events("assizes.incident.")

@@ -225,7 +225,7 @@ async def test_a_stop_wakes_who_pauses_before_the_next_call():
     await asyncio.sleep(0.02)
 
     asking.stop("halted", "someone said stop")
-    heard = await asyncio.wait_for(hearing, 1)
+    heard = await asyncio.wait_for(hearing, 20)
 
     assert (heard.asks[0].error, len(model.asked)) == ("halted: someone said stop", 1)
 

@@ -112,7 +112,7 @@ def _clients_of_this_loop() -> list[str]:
 async def test_calls_in_flight_share_the_slots_over_http(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
     judge = ConversationJudge(built_in_rubrics()[:1])
-    with running_openai_server("--latency", "0.05") as server:
+    with running_openai_server("--latency", "0.5") as server:
         model = model_for(config(server), LIMITS)
         asking = Engine(model, LimitsConfig(max_in_flight=4, timeout_s=5))
         cases = [case(user(f"hello {i}"), agent("hi"), case_id=f"c{i}") for i in range(12)]

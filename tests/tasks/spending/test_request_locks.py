@@ -46,10 +46,10 @@ async def taken(locks: FileLocks, key: str, within_s: float) -> bool:
 
 async def test_a_turn_of_another_process_is_waited_for_and_other_replies_are_not(tmp_path: Path):
     with holder(tmp_path / "replies") as other, FileLocks(str(tmp_path / "replies")) as locks:
-        assert await taken(locks, OTHER, within_s=5)
+        assert await taken(locks, OTHER, within_s=30)
         assert not await taken(locks, KEY, within_s=0.3)
         other.communicate("go\n")
-        assert await taken(locks, KEY, within_s=5)
+        assert await taken(locks, KEY, within_s=30)
     assert (tmp_path / "replies" / LOCK_FILE).read_bytes() == b""
 
 
@@ -57,30 +57,30 @@ async def test_a_process_that_is_killed_leaves_its_turn_to_the_next(tmp_path: Pa
     with holder(tmp_path) as other, FileLocks(str(tmp_path)) as locks:
         other.kill()
         other.wait()
-        assert await taken(locks, KEY, within_s=5)
+        assert await taken(locks, KEY, within_s=30)
 
 
 async def test_where_nothing_can_be_locked_everybody_asks_and_is_told_once(tmp_path: Path, caplog):
     (tmp_path / "file").write_text("in the way")
     locks = FileLocks(str(tmp_path / "file" / "replies"))
     for _ in range(2):
-        assert await taken(locks, KEY, within_s=5)
+        assert await taken(locks, KEY, within_s=30)
     assert ["cannot be locked" in one.message for one in caplog.records] == [True]
 
 
 async def test_two_rooms_of_one_process_take_turns_as_two_processes_do(tmp_path: Path):
     with FileLocks(str(tmp_path)) as one, FileLocks(str(tmp_path / "." / "")) as two:
         async with one.lock(KEY):
-            assert await taken(two, OTHER, within_s=5)
+            assert await taken(two, OTHER, within_s=30)
             assert not await taken(two, KEY, within_s=0.3)
-        assert await taken(two, KEY, within_s=5)
+        assert await taken(two, KEY, within_s=30)
 
 
 async def test_a_room_that_closes_leaves_another_its_turn(tmp_path: Path):
     with FileLocks(str(tmp_path)) as one:
         async with one.lock(KEY):
             with FileLocks(str(tmp_path)) as two:
-                assert await taken(two, OTHER, within_s=5)
+                assert await taken(two, OTHER, within_s=30)
             waiting = waiter(tmp_path)
             early = await asyncio.to_thread(said, waiting, 2.0)
         with waiting:
@@ -91,11 +91,11 @@ async def test_a_room_that_closes_leaves_another_its_turn(tmp_path: Path):
 
 async def test_a_room_that_closes_in_its_turn_gives_it_back(tmp_path: Path):
     with FileLocks(str(tmp_path)) as two:
-        assert await taken(two, OTHER, within_s=5)
+        assert await taken(two, OTHER, within_s=30)
         one = FileLocks(str(tmp_path))
         async with one.lock(KEY):
             one.close()
-            assert await taken(two, KEY, within_s=5)
+            assert await taken(two, KEY, within_s=30)
             with holder(tmp_path) as other:
                 other.communicate("go\n")
 
