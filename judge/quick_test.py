@@ -86,18 +86,18 @@ class QuickTest:
 
     def may_match_any(self, text: str) -> bool:
         """The same for any text; one with lone surrogates always may match."""
-        return self.may_match(text) or has_surrogates(text)
+        return self.may_match(text) or without_surrogates(text) is not text
 
 
-def has_surrogates(text: str) -> bool:
-    """Whether a text holds lone surrogates, which a `QuickTest` cannot read."""
+def without_surrogates(text: str) -> str:
+    """The text as valid Unicode: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
     if text.isascii():
-        return False
+        return text
     try:
-        text.encode()
+        text.encode()  # most texts hold none, and this is the cheapest way to tell
     except UnicodeEncodeError:
-        return True
-    return False
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def _weaker_pattern(pattern: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -282,12 +283,14 @@ def listed_price(listed: Mapping[str, Any], source: str) -> Price | None:
 
 def estimated_tokens(*texts: str) -> int:
     """The estimated tokens of the texts, by their bytes in UTF-8 and their quotes; at least 1."""
-    tokens = 0.0
-    for text in texts:
-        # Bytes, not characters: a Chinese character is three bytes and more tokens than a letter.
-        size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-        tokens += size * _TOKENS_PER_BYTE + text.count('"') * _TOKENS_PER_QUOTE
-    return int(tokens) + 1
+    return int(sum(map(_text_tokens, texts))) + 1
+
+
+@lru_cache(maxsize=64)  # the messages of a call are looked at several times
+def _text_tokens(text: str) -> float:
+    # Bytes, not characters: a Chinese character is three bytes and more tokens than a letter.
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return size * _TOKENS_PER_BYTE + text.count('"') * _TOKENS_PER_QUOTE
 
 
 def most_tokens(estimate: int, texts: Iterable[str]) -> int:

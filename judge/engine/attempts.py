@@ -26,8 +26,9 @@ from assizes.judge.models.model import (
     with_bounded_numbers,
 )
 from assizes.judge.prompts.reply import ParsedReply, read_reply
-from assizes.judge.prompts.reply_object import MAX_REPLY_CHARS, REPLY_ID, without_surrogates
+from assizes.judge.prompts.reply_object import MAX_REPLY_CHARS, REPLY_ID
 from assizes.judge.protocol import Ask, NoReply
+from assizes.judge.quick_test import without_surrogates
 from assizes.judge.rows import as_json
 
 WITHOUT_ID: Final = "without_id"
@@ -66,7 +67,9 @@ def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Att
     completion = raw_reply.completion if isinstance(raw_reply, UnusableReply) else raw_reply
     # The cut leaves one character more than a reply may have, so that parsing still refuses it.
     text = without_surrogates(completion.text)[: MAX_REPLY_CHARS + 1]
-    completion = with_bounded_numbers(replace(completion, text=text))
+    if text is not completion.text:
+        completion = replace(completion, text=text)
+    completion = with_bounded_numbers(completion)
     if isinstance(raw_reply, UnusableReply):  # no complaint: nothing is wrong with its form
         failure = NoReply(raw_reply.code, raw_reply.detail, text)
         return Attempt(completion, failure.code, failure=failure, status=raw_reply.status)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 TICK_S: Final = 1.0
 """How often the clock looks whether the process runs, in seconds."""
@@ -38,22 +36,22 @@ class AwakeClock:
         """Seconds in which the process ran, from some start; it needs a running event loop."""
         return asyncio.get_running_loop().time() - self.paused_s
 
-    @asynccontextmanager
-    async def timeout_at(self, when: float | None) -> AsyncIterator[asyncio.Timeout]:
-        """Bound a block as `asyncio.timeout_at` does, by the time of this clock.
+    def timeout_at(self, when: float | None) -> _AwakeTimeout:
+        """Bound an `async with` block as `asyncio.timeout_at` does, by the time of this clock.
 
-        Raises:
-            TimeoutError: when the block is not left in time.
+        The block gets the `asyncio.Timeout`, and ends in a `TimeoutError` when it is not left in time.
         """
-        end = None if when is None else when + self.paused_s
-        async with asyncio.timeout_at(end) as timeout:
-            self._timeouts.add(timeout)
-            if self._next_look is None:
-                self._plan_look()
-            try:
-                yield timeout
-            finally:
-                self._timeouts.discard(timeout)
+        return _AwakeTimeout(self, None if when is None else when + self.paused_s)
+
+    def open_timeout(self, timeout: asyncio.Timeout) -> None:
+        """Put a timeout off by later pauses, until it is closed."""
+        self._timeouts.add(timeout)
+        if self._next_look is None:
+            self._plan_look()
+
+    def close_timeout(self, timeout: asyncio.Timeout) -> None:
+        """Leave a timeout alone from now on."""
+        self._timeouts.discard(timeout)
 
     def _plan_look(self) -> None:
         loop = asyncio.get_running_loop()
@@ -75,6 +73,25 @@ class AwakeClock:
                     timeout.reschedule(end + pause_s)
         if self._timeouts:
             self._plan_look()
+
+
+class _AwakeTimeout:
+    """The block of a timeout, as a class: each call of a model has three, and a generator costs more."""
+
+    __slots__ = ("_clock", "_timeout")
+
+    def __init__(self, clock: AwakeClock, end: float | None) -> None:
+        self._clock = clock
+        self._timeout = asyncio.timeout_at(end)
+
+    async def __aenter__(self) -> asyncio.Timeout:
+        timeout = await self._timeout.__aenter__()
+        self._clock.open_timeout(timeout)
+        return timeout
+
+    async def __aexit__(self, *error: Any) -> None:
+        self._clock.close_timeout(self._timeout)
+        await self._timeout.__aexit__(*error)
 
 
 def since_boot() -> float:

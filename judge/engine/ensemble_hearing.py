@@ -45,9 +45,12 @@ def members(own: Iterable[Model | EnsembleModels]) -> list[Model]:
 
 async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     """The results of all, in their order; an exception is raised only when all have ended."""
+    each = list(awaitables)
+    if len(each) == 1:  # as mostly: it needs no task of its own
+        return [await each[0]]
     results: list[T] = []
     # Without `return_exceptions` the first exception would leave the others running unattended.
-    for outcome in await asyncio.gather(*awaitables, return_exceptions=True):
+    for outcome in await asyncio.gather(*each, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
         results.append(outcome)

@@ -60,17 +60,22 @@ def is_outage(content: str, *, is_error: bool) -> bool:
     """
     if len(content) > (_LONGEST if is_error else _LONGEST_UNMARKED):
         return False
-    flat = " ".join(content.replace("\u2019", "'").casefold().split())
-    if not is_error and not _reads_as_error(content, flat):
+    if not is_error and not _reads_as_error(content):
         return False
+    flat = _flat(content)
     is_refusal = _REFUSAL.search(flat) is not None
     return bool(_OUTAGE.search(flat)) or (not is_refusal and bool(_MAYBE.search(flat)))
 
 
-def _reads_as_error(content: str, flat: str) -> bool:
+def _flat(content: str) -> str:
+    return " ".join(content.replace("\u2019", "'").casefold().split())
+
+
+def _reads_as_error(content: str) -> bool:
     try:
         value: Any = json.loads(content)
     except (ValueError, RecursionError):
+        flat = _flat(content)
         return _OPENING.match(flat) is not None or flat.startswith(("please try", "sorry"))
     if isinstance(value, str):
         return _OPENING.match(value.casefold()) is not None

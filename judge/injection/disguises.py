@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from assizes.judge.quick_test import QuickTest, has_surrogates
+from assizes.judge.quick_test import QuickTest, without_surrogates
 
 _BLACK_FLAG: Final = "\U0001f3f4"  # the emoji before the tags of England, Scotland, Wales
 _ZERO_WIDTH: Final = (
@@ -39,7 +39,8 @@ _HIDDEN: Final = re.compile(
     rf"|(?<=[{_SELECTORS}])[{_SELECTORS}]|(?<=[A-Za-z])[{_SELECTORS}]"
 )
 # A quick first test: every hidden character is one of these, and most texts hold none.
-_ODD: Final = QuickTest([f"[{_ZERO_WIDTH}\u200c\u200d{_BIDI}{_TAGS}{_SELECTORS}]"])
+_ODD_SIGNS: Final = f"{_ZERO_WIDTH}\u200c\u200d{_BIDI}{_TAGS}{_SELECTORS}"
+_ODD: Final = QuickTest([f"[{_ODD_SIGNS}]"])
 
 
 def made_visible(text: str) -> str:
@@ -95,14 +96,14 @@ _SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*])+\w(?!\w)")  # i g n o r e, i
 _MIXED_DIGITS: Final = re.compile(r"[a-z][0134578@$]++[a-z]|(?<![0134578@$])[0134578@$]++[a-z]{2}")
 _LETTERS: Final = str.maketrans("0134578@$", "oieastbas")  # leetspeak
 _DIGITS: Final = {"o": "0", "i": "1", "e": "3", "a": "4@", "s": "5$", "t": "7", "b": "8"}
-_CYRILLIC_IN_LATIN: Final = re.compile(r"[a-z][\u0370-\u04ff]|[\u0370-\u04ff][a-z]")
+_CYRILLIC_IN_LATIN: Final = re.compile("[a-z][\u0370-\u04ff]|[\u0370-\u04ff][a-z]")
+_MAYBE_LOOKALIKES: Final = QuickTest([_CYRILLIC_IN_LATIN.pattern])
 _LOOKALIKES: Final = str.maketrans(
     "асеорхуіјѕһԁтмквнαορεικντυχ", "aceopxyijshdtmkbhaopeikvtux"
 )  # these look-alikes are here on purpose
 
 _SIGMA: Final = "\u03a3"  # the only letter whose lower case depends on where it stands
 _FOREIGN: Final = re.compile(r"[^\W\d_\x00-\x7f]")  # a letter beyond ASCII
-_GREEK_OR_CYRILLIC: Final = QuickTest(["[\u0370-\u04ff]"])
 _STEMS: Final = (
     *("ignor", "disregard", "forget", "overrid", "instruct", "judg", "grader", "evaluat", "scor"),
     *("rubric", "rating", "metric", "perfect", "verdict", "highest", "maxim", "criteri", "prompt"),
@@ -116,25 +117,21 @@ def _leet_form(letters: str) -> str:
 
 
 _STEM_FORMS: Final = "|".join(map(_leet_form, _STEMS))
-_MAYBE_STEMS: Final = QuickTest([_STEM_FORMS])
 # A stem in a word with a digit or sign for a letter: before the stem, after it, or within it.
-_MAYBE_LEET: Final = QuickTest(
-    [
-        rf"[0134578@$]\S*(?:{_STEM_FORMS})",
-        rf"(?:{_STEM_FORMS})\S*[0134578@$]",
-        *(
-            f"{_leet_form(stem[:place])}[{_DIGITS[letter]}]{_leet_form(stem[place + 1 :])}"
-            for stem in _STEMS
-            for place, letter in enumerate(stem)
-            if letter in _DIGITS
-        ),
-    ]
+_LEET_WORDS: Final = (
+    rf"[0134578@$]\S*(?:{_STEM_FORMS})",
+    rf"(?:{_STEM_FORMS})\S*[0134578@$]",
+    *(
+        f"{_leet_form(stem[:place])}[{_DIGITS[letter]}]{_leet_form(stem[place + 1 :])}"
+        for stem in _STEMS
+        for place, letter in enumerate(stem)
+        if letter in _DIGITS
+    ),
 )
+_MAYBE_LEET: Final = QuickTest(_LEET_WORDS)
 
 _REVERSED_WORDS: Final = ("erongi", "tcurtsni", "egduj", "rotaulave", "erocs", "cirbur", "redarg")
-_MAYBE_REVERSED: Final = QuickTest(_REVERSED_WORDS)
 _ROT13_WORDS: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "ehoevp", "tenqre")
-_MAYBE_ROT13: Final = QuickTest(_ROT13_WORDS)
 
 # All that `str.split` splits at but spaces and line ends.
 _RARE_BLANKS: Final = (
@@ -142,9 +139,20 @@ _RARE_BLANKS: Final = (
 )
 _MAYBE_RARE_BLANKS: Final = QuickTest([f"[{_RARE_BLANKS}]"])
 _BLANKS: Final = f" \n{_RARE_BLANKS}"
-_FOUR_LETTERS: Final = f"[{_BLANKS}]+[^{_BLANKS}]" * 4 + f"[{_BLANKS}]"
+_LETTER_APART: Final = f"[{_BLANKS}]+[^{_BLANKS}]"
+_FOUR_LETTERS: Final = _LETTER_APART * 4 + f"[{_BLANKS}]"
 _SPELLED: Final = QuickTest([_FOUR_LETTERS])
 _MAYBE_SPACED: Final = QuickTest([_FOUR_LETTERS, _DOTTED.pattern])
+
+_MAYBE_DISGUISED: Final = QuickTest(
+    [
+        f"[{_ODD_SIGNS}{_RARE_BLANKS}\u0370-\u04ff]",
+        f"[^{_BLANKS}]{_LETTER_APART * 4}",  # also where a text begins or ends with the letters
+        *(_DOTTED.pattern, *_LEET_WORDS, *_REVERSED_WORDS, *_ROT13_WORDS),
+    ]
+)
+"""Tells in one pass over a text in lower case that it holds no odd sign and no disguised word; a text
+read backwards, encoded pieces and what only NFKC changes are looked for apart."""
 
 _PIECE_SIGNS: Final = (string.ascii_letters + string.digits + "+/_-").encode()  # hex has no others
 _AS_RUNS: Final = bytes(ord("x" if sign in _PIECE_SIGNS else " ") for sign in range(256))
@@ -163,6 +171,7 @@ class TextShape:
     pieces: str  # what can be an encoded sentence, as it was written, one a line
     spaced: bool  # whether letters that stand apart may spell out a word
     ascii: bool
+    odd: bool  # whether `_MAYBE_DISGUISED` matches in it
     hidden: bool  # whether it holds hidden characters
     backwards: (
         QuickTest  # a `backwards_test`: the text is read backwards only where it finds a word
@@ -171,10 +180,12 @@ class TextShape:
     @classmethod
     def of(cls, text: str, backwards: QuickTest = _ANYTHING) -> TextShape:
         """The shape of a text as it was written; without `backwards`, any word counts."""
-        low, is_ascii = text.lower(), text.isascii()
-        is_hidden = not is_ascii and hidden_count(text) > 0
-        pieces, is_spaced = _long_pieces(text), _may_be_spaced(low)
-        return cls(text, low, pieces, is_spaced, is_ascii, is_hidden, backwards)
+        text, is_ascii = without_surrogates(text), text.isascii()
+        low, pieces = text.lower(), _long_pieces(text)
+        is_odd = _MAYBE_DISGUISED.may_match(low)
+        is_hidden = is_odd and not is_ascii and hidden_count(text) > 0
+        is_spaced = is_odd and _may_be_spaced(low)
+        return cls(text, low, pieces, is_spaced, is_ascii, is_odd, is_hidden, backwards)
 
     @cached_property
     def is_changed(self) -> bool:
@@ -184,9 +195,9 @@ class TextShape:
     @cached_property
     def bare(self) -> str:
         """The text as `plain` makes it."""
-        if self.ascii or not (self.hidden or self.is_changed):
-            return _with_single_blanks(self.low)
-        return plain(self.text)
+        if not (self.ascii or not (self.hidden or self.is_changed)):
+            return plain(self.text)
+        return _with_single_blanks(self.low) if self.odd else _with_single_spaces(self.low)
 
     @cached_property
     def has_same_signs_backwards(self) -> bool:
@@ -203,18 +214,23 @@ class TextShape:
 
     def holds_backwards(self) -> bool:
         """Whether the text read backwards may hold one of the words of its `backwards` test."""
-        return not self.has_same_signs_backwards or self.backwards.may_match_any(self.low)
+        seen = self.low if self.has_same_signs_backwards else self._low_backwards[::-1]
+        return self.backwards.may_match(seen)
 
     def bare_backwards(self) -> str:
         """The text read backwards, as `plain` makes it."""
         if self.has_same_signs_backwards:
             return _lines_backwards(self.bare)
-        return plain(_lines_backwards(without_hidden(self.text)))
+        return _with_single_blanks(self._low_backwards)
+
+    @cached_property
+    def _low_backwards(self) -> str:
+        """The text read backwards as `plain` makes it, but for the blanks."""
+        return _normalised(_lines_backwards(without_hidden(self.text)))
 
     def has_leet_words(self) -> bool:
         """Whether a word with digits for letters contains a stem of orders to a judge."""
-        # Stems of orders are in few texts, and digits or signs for letters in fewer of their words.
-        if not _MAYBE_STEMS.may_match_any(self.low) or not _MAYBE_LEET.may_match_any(self.low):
+        if not self.odd or not _MAYBE_LEET.may_match(self.low):
             return False
         mixed = [word for word in self.low.split() if _MIXED_DIGITS.search(word)]
         read = "\n".join(mixed).translate(_LETTERS)
@@ -234,14 +250,10 @@ def _long_pieces(text: str) -> str:
 
 def _may_be_spaced(low: str) -> bool:
     """Whether four words in a row have one letter each, or signs stand between four letters."""
-    if has_surrogates(low):
-        is_spelled = b"\1\1\1\1" in bytes(min(len(word), 255) for word in low.split())
-    else:
-        framed = f"\n{low}\n"
-        if not _MAYBE_SPACED.may_match(framed):
-            return False
-        is_spelled = _SPELLED.may_match(framed)
-    return is_spelled or _DOTTED.search(low) is not None
+    framed = f"\n{low}\n"
+    if not _MAYBE_SPACED.may_match(framed):
+        return False
+    return _SPELLED.may_match(framed) or _DOTTED.search(low) is not None
 
 
 def _is_changed(text: str) -> bool:
@@ -251,14 +263,23 @@ def _is_changed(text: str) -> bool:
 
 def plain(text: str) -> str:
     """The text normalised for patterns: NFKC, lower case, no hidden characters, single blanks."""
-    seen = text if text.isascii() else unicodedata.normalize("NFKC", without_hidden(text))
-    return _with_single_blanks(seen.lower())
+    return _with_single_blanks(_normalised(without_hidden(without_surrogates(text))))
+
+
+def _normalised(seen: str) -> str:
+    """The text in lower case and NFKC."""
+    return (seen if seen.isascii() else unicodedata.normalize("NFKC", seen)).lower()
 
 
 def _with_single_blanks(low: str) -> str:
     """The text with one space for each run of blanks, and none at the ends of a line."""
-    if _MAYBE_RARE_BLANKS.may_match_any(low):
+    if _MAYBE_RARE_BLANKS.may_match(low):
         return "\n".join([" ".join(line.split()) for line in low.split("\n")])
+    return _with_single_spaces(low)
+
+
+def _with_single_spaces(low: str) -> str:
+    """The same for a text without blanks other than spaces and line ends."""
     # Lines first: most runs of blanks indent a line, as in JSON, and go at once.
     low = "\n".join(map(str.strip, low.split("\n")))
     while "  " in low:
@@ -333,9 +354,7 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[Text
         ),
     ),
     "rot13": (
-        lambda shape: (
-            _MAYBE_ROT13.may_match_any(shape.low) and any(cue in shape.low for cue in _ROT13_WORDS)
-        ),
+        lambda shape: shape.odd and any(cue in shape.low for cue in _ROT13_WORDS),
         lambda shape: plain(codecs.encode(shape.text, "rot13")),
     ),
     "reversed": (
@@ -343,10 +362,7 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[Text
         lambda shape: (
             (
                 shape.hidden
-                or (
-                    _MAYBE_REVERSED.may_match_any(shape.low)
-                    and any(cue in shape.low for cue in _REVERSED_WORDS)
-                )
+                or (shape.odd and any(cue in shape.low for cue in _REVERSED_WORDS))
                 or (not shape.ascii and _FOREIGN.search(shape.low) is not None)
             )
             and shape.holds_backwards()
@@ -362,7 +378,7 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[Text
         lambda shape: _without_spacing(shape.text),
     ),
     "lookalikes": (
-        lambda shape: not shape.ascii and _GREEK_OR_CYRILLIC.may_match_any(shape.low),
+        lambda shape: shape.odd and not shape.ascii and _MAYBE_LOOKALIKES.may_match(shape.low),
         lambda shape: _translated(shape.text, _CYRILLIC_IN_LATIN, _LOOKALIKES),
     ),
 }

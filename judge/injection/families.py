@@ -27,7 +27,7 @@ from assizes.judge.injection.disguises import (
 )
 from assizes.judge.injection.holding import BESIDE, KINDS, Match, holding_families
 from assizes.judge.injection.outside_texts import OutsideText, outside_texts
-from assizes.judge.quick_test import QuickTest, has_surrogates
+from assizes.judge.quick_test import QuickTest
 
 BEFORE: Final = 200
 AFTER: Final = 400
@@ -218,11 +218,10 @@ def matching_families(bare: str) -> Iterator[AttackFamily]:
 
     For several texts joined to one, these are all families that can match in one of them.
     """
-    untested = has_surrogates(bare)
     for group, quick_test in _groups():
-        if untested or quick_test.may_match(bare):
+        if quick_test.may_match(bare):
             for family in group:
-                if (untested or family.quick_test.may_match(bare)) and family.has_match(bare):
+                if family.quick_test.may_match(bare) and family.has_match(bare):
                     yield family
 
 

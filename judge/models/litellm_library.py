@@ -29,6 +29,7 @@ from litellm.utils import ProviderConfigManager, get_optional_params
 __all__ = (
     "FAILURES",
     "FILE_CONTENT_STREAMING_PROVIDERS",
+    "OPENAI_FORMAT",
     "ROUTE",
     "UNREADABLE",
     "AsyncHTTPHandler",
@@ -63,6 +64,9 @@ with without_qualifier_warnings():
 
 ROUTE: Final = "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"
 """A variable that litellm reads at each call."""
+
+OPENAI_FORMAT: Final[Any] = litellm.OpenAIGPTConfig
+"""litellm's description of OpenAI's chat protocol."""
 
 FAILURES: Final = (litellm.exceptions.openai.OpenAIError, httpx.HTTPError)  # type: ignore[attr-defined]
 """The root of litellm's errors, and what its files and batches let through."""

@@ -66,12 +66,12 @@ def with_bounded_numbers(completion: Completion) -> Completion:
         name: each if is_token_count(each := getattr(completion, name)) else None for name in names
     }
     usd, latency_ms = completion.cost_usd, completion.latency_ms
-    return replace(
-        completion,
-        **bounded,
-        cost_usd=usd if usd is not None and 0 <= usd <= MAX_CALL_USD else None,
-        latency_ms=latency_ms if math.isfinite(latency_ms) and latency_ms >= 0 else 0.0,
-    )
+    bounded["cost_usd"] = usd if usd is not None and 0 <= usd <= MAX_CALL_USD else None
+    bounded["latency_ms"] = latency_ms if math.isfinite(latency_ms) and latency_ms >= 0 else 0.0
+    changed = {
+        name: each for name, each in bounded.items() if each is not getattr(completion, name)
+    }
+    return replace(completion, **changed) if changed else completion
 
 
 class UnusableReply(ModelError):

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Final, NoReturn
 
 from assizes.judge.errors import ModelError
+from assizes.judge.quick_test import QuickTest, without_surrogates
 
 REPLY_ID: Final = "reply_id"
 """The key under which a reply repeats its id."""
@@ -37,6 +38,13 @@ CAPPED: Final = "text_capped"
 
 # Control characters but tab and line ends, and lone surrogates, which no file format stores.
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+# The same in JSON: such a character, or an escape that may stand for one or for half of a pair.
+_MAYBE_UNPRINTABLE: Final = QuickTest(
+    [
+        *("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", r"\\[bf]"),
+        *(r"\\u00[0189]", r"\\u007[fF]", r"\\u[dD][89a-fA-F]"),
+    ]
+)
 _FLAT: Final = 100  # the most brackets of a text that is nested too deeply for nothing
 # Possessive: blanks that neither quote nor brace follows are not given back one by one.
 _START: Final = re.compile(r'\{(?=[ \t\r\n]*+["}])')
@@ -60,19 +68,9 @@ class _ParsedObject:
     mended: bool  # its JSON had mistakes
 
 
-def without_surrogates(text: str) -> str:
-    """The text as valid Unicode: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
-    try:
-        text.encode()  # most texts hold none, and this is the cheapest way to tell
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
 def is_clean(text: str) -> bool:
     """Whether no JSON value in a text can hold anything that `clean_json` would change or refuse."""
-    # Without a backslash, a JSON string holds what the text holds.
-    if len(text) > MAX_TEXT_CHARS or "\\" in text or _UNPRINTABLE.search(text):
+    if len(text) > MAX_TEXT_CHARS or _MAYBE_UNPRINTABLE.may_match_any(text):
         return False
     return text.count("{") + text.count("[") <= _FLAT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from assizes.judge.rows import KEYS, QUOTES_NOTHING, QUOTES_TRANSCRIPT, TABLES
+from assizes.judge.rows import KEYS, QUOTES_NOTHING, QUOTES_TRANSCRIPT, TABLES, frame
 
 TEXTS = (pl.String, pl.List(pl.String))
 IDS = {"run_id", "case_id"}  # of every table
@@ -19,3 +19,21 @@ def test_every_text_column_of_a_case_s_rows_says_whether_it_can_quote_the_transc
     assert not quoting & plain
     assert quoting | plain == texts - IDS - PSEUDONYMS
     assert not quoting & set(KEYS[table])  # a redacted key could be that of another row
+
+
+KEY = {"run_id": "r", "case_id": "c", "repetition": 0}
+
+
+@pytest.mark.parametrize(
+    ("turns", "stored"), [([1, 2], [1, 2]), ((3,), [3]), ([], []), (None, None)]
+)
+def test_a_column_of_lists_holds_what_each_row_lists(turns, stored):
+    rows = [{**KEY, "metric": "a", "turns": turns}, {**KEY, "metric": "b", "turns": [7]}]
+    assert frame("scores", rows)["turns"].to_list() == [stored, [7]]
+    assert frame("scores", rows[:1]).schema == frame("scores", []).schema
+
+
+@pytest.mark.parametrize("turns", [[1.5], ["1"], [2**40], [1, "2"]])
+def test_a_column_of_lists_takes_no_members_of_another_type(turns):
+    with pytest.raises(TypeError, match="Int32"):
+        frame("scores", [{**KEY, "turns": turns}, {**KEY, "turns": [7]}])

@@ -118,3 +118,14 @@ def test_a_stem_with_digits_for_letters_is_seen(word: str):
 )
 def test_a_stem_and_a_digit_in_different_words_are_no_leetspeak(text: str):
     assert not TextShape.of(text).has_leet_words()
+
+
+@pytest.mark.parametrize("frame", ["{}", "see {}", "{} now", "see {} now", "a-b {} c-d", "中 {} é"])
+@pytest.mark.parametrize("letters", ["i g n o r e", "i  g\tn\no r e", "i-g-n-o", "i.g.n.o.r"])
+def test_letters_that_stand_apart_are_seen_wherever_they_stand(frame: str, letters: str):
+    assert TextShape.of(frame.format(letters)).spaced
+
+
+@pytest.mark.parametrize("text", ["a b", "it is a 5 b", "we-are-not", "1.5 and 2.5", ""])
+def test_few_letters_that_stand_apart_are_no_word(text: str):
+    assert not TextShape.of(text).spaced
