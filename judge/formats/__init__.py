@@ -26,7 +26,7 @@ from assizes.judge.formats.readers.table import TABLE, table_formats
 from assizes.judge.formats.readers.tau2 import TAU2
 from assizes.judge.formats.readers.tau_bench import TAU_BENCH
 from assizes.judge.formats.readers.who_and_when import WHO_AND_WHEN
-from assizes.judge.formats.shared.containers import Format, Layout
+from assizes.judge.formats.shared.containers import Format, Layout, PieceFormat
 from assizes.judge.formats.shared.parsing import FIDELITY
 
 __all__ = [
@@ -88,7 +88,9 @@ def detect_format(head: bytes) -> Format:
         first = value[0] if isinstance(value, list) and value else value
         keys = first.keys() if isinstance(first, dict) else ()
         for format_ in _ORDER:
-            if not format_.keys.isdisjoint(keys) and format_.fits(value):
+            # A list of pieces is read piece by piece; of other lists a format says itself if it fits.
+            fitting = first if isinstance(format_, PieceFormat) else value
+            if not format_.keys.isdisjoint(keys) and format_.fits(fitting):
                 # The head decides between lines and document, not the cut that fitted.
                 return resolve_format(format_.name.partition(".")[0], head)
     known = ", ".join(NAMES)
@@ -98,7 +100,18 @@ def detect_format(head: bytes) -> Format:
 def resolve_format(name: str, head: bytes) -> Format:
     """Return the format of a name, by line or as a document, as the object's beginning shows."""
     document_format = FORMATS.get(f"{name}.document")
-    return document_format if document_format is not None and _is_document(head) else FORMATS[name]
+    if document_format is None:
+        return FORMATS[name]
+    is_document = _is_document(head) or document_format.fills_a_line(_first_value(head))
+    return document_format if is_document else FORMATS[name]
+
+
+def _first_value(head: bytes) -> Any:
+    """The value of the first line, as much of it as there is; `None` for broken JSON."""
+    try:
+        return jiter.from_json(head.lstrip().partition(b"\n")[0], partial_mode="trailing-strings")
+    except ValueError:
+        return None
 
 
 def resolve_table(columns: TranscriptColumns, head: bytes) -> Format:

@@ -258,5 +258,10 @@ def _grade(value: Any) -> float | None:
     return value if isinstance(value, bool | int | float) else None
 
 
-INSPECT_AI: Final = Layout("inspect_ai", frozenset({"eval"}), _fits, _read, _split_log)
+def _is_log(value: dict[str, Any]) -> bool:
+    """Whether an object is a log of many samples, as `jq -c` writes one on a single line."""
+    return _fits(value) and "sample" not in value
+
+
+INSPECT_AI: Final = Layout("inspect_ai", frozenset({"eval"}), _fits, _read, _split_log, _is_log)
 """The layout of an inspect_ai log: each sample beside the facts that all samples share."""

@@ -45,6 +45,8 @@ class Format:
     # a whole cannot be read.
     records: Callable[[bytes], list[Any]] = lines_of
     by_line: bool = True  # False: one document of many records
+    # Whether a value that begins a line is such a document as a whole, on the only line of its file.
+    fills_a_line: Callable[[Any], bool] = lambda _: False
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Layout:
     read: Callable[[dict[str, Any]], Case]  # `DataError` where the record holds no case
     # The records of a document; None: the elements of a list, or the document itself.
     split_document: Callable[[Any], list[Any]] | None = None
+    # As `Format.fills_a_line`, of an object.
+    fills_a_line: Callable[[dict[str, Any]], bool] = lambda _: False
 
     def line_format(self) -> Format:
         """Return the format with one record of this layout a line."""
@@ -87,6 +91,7 @@ class Layout:
             case=self._case,
             records=records,
             by_line=False,
+            fills_a_line=lambda value: isinstance(value, dict) and self.fills_a_line(value),
         )
 
     def _case(self, value: Any) -> Case:

@@ -37,6 +37,36 @@ def test_a_file_of_a_library_is_known_by_how_it_begins(name: str, format_: str):
     assert resolve_format(format_.partition(".")[0], document).name == format_
 
 
+@pytest.mark.parametrize(
+    ("name", "format_"),
+    [
+        ("openai_logs.jsonl", "openai_logs"),
+        ("otlp.jsonl", "otel"),
+        ("otel_spans.jsonl", "otel"),
+        ("openinference.jsonl", "otel"),
+        ("mlflow.jsonl", "mlflow"),
+    ],
+)
+def test_a_list_of_the_same_pieces_is_known_and_read_alike(name: str, format_: str):
+    pieces = [json.loads(line) for line in (FIXTURES / name).read_bytes().splitlines()]
+    for document in (json.dumps(pieces).encode(), json.dumps(pieces, indent=2).encode()):
+        assert detect_format(document[: 1 << 16]).name == format_
+        assert detect_format(document[:700]).name == format_
+        assert cases_in(document) == fixture(name)
+
+
+def test_a_log_on_one_line_is_the_same_log():
+    log = json.loads((FIXTURES / "inspect_ai.json").read_bytes())
+    for line in (json.dumps(log).encode(), json.dumps(log, separators=(",", ":")).encode() + b"\n"):
+        assert detect_format(line[: 1 << 16]).name == "inspect_ai.document"
+        assert detect_format(line[:700]).name == "inspect_ai.document"
+        assert resolve_format("inspect_ai", line[:700]).name == "inspect_ai.document"
+        assert cases_in(line) == fixture("inspect_ai.json")
+    sample = json.dumps({"eval": log["eval"], "sample": log["samples"][0]}).encode()
+    assert detect_format(sample).name == "inspect_ai"
+    assert resolve_format("inspect_ai", sample[:700]).name == "inspect_ai"
+
+
 def test_chat_completions_with_a_picture_a_call_and_the_last_answer_beside_them():
     case, custom = fixture("openai_chat.jsonl")
     assert turn_lines(case) == [f"{ASKED}\n[image]", CALLED, 'tool: {"state":"late"}', LATE]
