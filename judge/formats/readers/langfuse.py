@@ -1,4 +1,4 @@
-"""Langfuse: rows of the blob export, observations of the API, and traces with their observations.
+"""Langfuse: rows of the blob export, observations or pages of them from the API, and whole traces.
 
 The observations of one session make a conversation; each trace is one exchange in it. Scores become
 labels. An export is written in time windows that overlap: rows with the same id count once.
@@ -50,19 +50,29 @@ _WORD_TYPES: Final = ("CATEGORICAL", "TEXT", "CORRECTION")
 _IS_WIDE: Final = "is_wide"
 """A mark on the row of a score whose name has a value outside 0 to 1 in another row of the file."""
 
-_KEYS: Final = frozenset({"observations", "files", "source", "trace_id", "traceId"})
+_KEYS: Final = frozenset({"data", "observations", "files", "source", "trace_id", "traceId"})
 
 
 def _fits(value: Any) -> bool:
-    """Whether a value is an observation, a score, a trace or the manifest of an export."""
+    """Whether a value is an observation, a score, a trace, a page of these or an export's manifest."""
     if not isinstance(value, dict):
         return False
+    if (page := _page(value)) is not None:
+        return bool(page) and _fits(page[0])
     fields = _with_snake_names(value)
     if isinstance(fields.get("observations"), list) or _listed_files(value):
         return True
     if str(fields.get("source")) in ("API", "ANNOTATION", "EVAL") and "data_type" in fields:
         return True
     return "trace_id" in fields and str(fields.get("type")) in _TYPES
+
+
+def _page(value: Any) -> list[Any] | None:
+    """Return what a page of the API lists; `None` for any other value."""
+    if not isinstance(value, dict) or not value.keys() <= {"data", "meta"}:
+        return None
+    listed = value.get("data")
+    return listed if isinstance(listed, list) else None
 
 
 def _listed_files(value: Any) -> list[str]:
@@ -78,7 +88,11 @@ def _listed_files(value: Any) -> list[str]:
 
 
 def _pieces(value: Any) -> Iterator[Piece]:
-    """Yield the row of one line, or the observations and scores of a trace."""
+    """Yield the row of one line, the observations and scores of a trace, or those of a page."""
+    if (page := _page(value)) is not None:
+        for each in page:
+            yield from _pieces(each)
+        return
     if not _fits(value):
         raise DataError("schema", "record: neither an observation, a score nor a trace")
     fields = _with_snake_names(value)

@@ -1,14 +1,16 @@
-"""Scores of Langfuse as labels: whose score counts, and on which scale it is."""
+"""Pages of Langfuse's API; its scores as labels: whose score counts, and on which scale it is."""
 
 from __future__ import annotations
 
+import json
 from itertools import permutations
 from typing import Any
 
 import pytest
 
 from assizes.judge.case import Case
-from assizes.judge.formats import FORMATS
+from assizes.judge.errors import DataError
+from assizes.judge.formats import FORMATS, detect_format
 from assizes.judge.formats.shared.parsing import FIDELITY, HUMAN_LABELS
 from tests.judge.formats.foreign import lines
 
@@ -41,6 +43,39 @@ def cases(*rows: dict[str, Any]) -> list[Case]:
 def labels(*rows: dict[str, Any]) -> dict[str, float]:
     (case,) = cases(said("t"), *rows)
     return case.labels
+
+
+def page(*rows: dict[str, Any]) -> dict[str, Any]:
+    return {"data": list(rows), "meta": {"page": 1, "limit": 50, "totalItems": len(rows)}}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_page_of_the_api_holds_what_it_lists(indent: int | None):
+    observation = {
+        "id": "o",
+        "traceId": "t",
+        "type": "GENERATION",
+        "input": "Hi",
+        "output": "Hello",
+    }
+    trace = {"id": "u", "observations": [{**observation, "id": "p", "traceId": "u"}]}
+    document = json.dumps(page(observation, trace), indent=indent).encode()
+    langfuse = detect_format(document[:200])
+    read = [langfuse.case(record) for record in langfuse.records(document)]
+    assert langfuse.name == "langfuse"
+    assert read == cases(observation, trace)
+    assert [case.case_id for case in read] == ["t", "u"]
+
+
+def test_pages_one_a_line_are_read_together():
+    one, other = page(said("t"), score("t", "mood", 0.5)), page(said("u"))
+    assert cases(one, other) == cases(said("t"), score("t", "mood", 0.5), said("u"))
+
+
+@pytest.mark.parametrize("value", [page(), {"data": [{"id": 1}]}, {"data": "x"}])
+def test_a_page_of_something_else_is_not_taken_for_one(value: dict[str, Any]):
+    with pytest.raises(DataError):
+        detect_format(json.dumps(value).encode())
 
 
 def test_no_score_of_a_name_is_a_label_where_another_of_its_file_is_above_1():
