@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
+import orjson
 import polars as pl
 
 SCHEMA_VERSION: Final = 2
@@ -288,6 +289,12 @@ def add_later_columns(table: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 def as_json(value: object) -> str:
     """Canonical JSON, as every JSON column holds it: sorted keys, no spaces, no NaN."""
+    # The details of most scores are a few texts, which orjson writes to the same bytes.
+    if type(value) is dict and all(type(each) is str for each in value.values()):
+        try:
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+        except TypeError:  # a key that is no text, or a lone surrogate
+            pass
     return _ENCODER.encode(value)
 
 

@@ -84,7 +84,7 @@ class Score:
     def __post_init__(self) -> None:
         """Raise ValueError where numbers and reason do not fit the status: a bug of the judge."""
         numbers = [n for n in (self.value, self.raw) if n is not None]
-        if not all(math.isfinite(n) for n in numbers):  # NaN >= 0.8 is true in DuckDB (decision 2)
+        if not all(map(math.isfinite, numbers)):  # NaN >= 0.8 is true in DuckDB (decision 2)
             raise ValueError(f"score of {self.metric!r} is not finite: {numbers}")
         if self.status == "scored" and not numbers:
             raise ValueError(f"score of {self.metric!r} is scored but has no number")

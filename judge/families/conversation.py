@@ -316,10 +316,14 @@ def _metric_score(
     level = 5 * finding.passed if isinstance(finding, BinaryFinding) else finding.score
     raw = min(max(level, 0), 5)  # decision 10; a pass is 5, a fail 0
     warnings = [] if raw == level else [f"score {level} is outside 0..5, taken as {raw}"]
-    count = len(transcript.turns)
-    turns = sorted({turn for turn in finding.turns if 0 <= turn < count})
-    if strays := sorted(set(finding.turns).difference(turns)):
-        warnings.append(f"turns {_short(str(strays))} are not among the {count} of the transcript")
+    turns: list[int] = []
+    if finding.turns:
+        count = len(transcript.turns)
+        turns = sorted({turn for turn in finding.turns if 0 <= turn < count})
+        if strays := sorted(set(finding.turns).difference(turns)):
+            warnings.append(
+                f"turns {_short(str(strays))} are not among the {count} of the transcript"
+            )
     code = None
     if raw < ACCEPTABLE:  # from there on a code means nothing
         # `WrongTool`, `wrong tool`, `wrong-tool`: one code, by which rows can be grouped.
@@ -332,7 +336,7 @@ def _metric_score(
     return Score.of(
         metric,
         raw,
-        passed=getattr(finding, "passed", None),
+        passed=finding.passed if isinstance(finding, BinaryFinding) else None,
         failure_code=code,
         turns=tuple(turns),
         details={

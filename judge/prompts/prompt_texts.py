@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -48,7 +48,7 @@ _NEXT_LINE: Final = "\n  "
 _NAME_CHARS: Final = 60
 """Characters of the name of an agent that a prompt shows."""
 
-_json = partial(json.dumps, ensure_ascii=False, default=str)
+_json: Final = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 # Models also read signs that look like "<" as one. Possessive: without a slash, the blanks around
 # its place could otherwise be divided in many ways, which takes quadratic time.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import polars as pl
 import pytest
 
-from assizes.judge.rows import KEYS, QUOTES_NOTHING, QUOTES_TRANSCRIPT, TABLES, frame
+from assizes.judge.rows import KEYS, QUOTES_NOTHING, QUOTES_TRANSCRIPT, TABLES, as_json, frame
 
 TEXTS = (pl.String, pl.List(pl.String))
 IDS = {"run_id", "case_id"}  # of every table
@@ -37,3 +39,22 @@ def test_a_column_of_lists_holds_what_each_row_lists(turns, stored):
 def test_a_column_of_lists_takes_no_members_of_another_type(turns):
     with pytest.raises(TypeError, match="Int32"):
         frame("scores", [{**KEY, "turns": turns}, {**KEY, "turns": [7]}])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"why": 'ü\u2028 "so" \\ / \x00\x1f\x7f\b\f\n\t', "b": ""},
+        {"é": "1", "z": "2", "中": "", "\U0001f600": "x", "\uffff": "y"},
+        {"lone": "\ud800"},
+        {"pair": "\ud83d\ude00"},
+        {2: "a number as a key"},
+        {"b": 1e16, "a": [1.5, None, True, "x"]},
+        ["a", {"b": "c"}],
+        "text",
+    ],
+)
+def test_json_columns_hold_the_same_bytes_whatever_writes_them(value):
+    plain = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert as_json(value) == plain
