@@ -3,9 +3,10 @@
 litellm's function for a call makes logs, costs and callbacks that nobody here reads, which takes ten
 times the CPU of the request. So litellm writes the first requests of a kind without sending them
 (`Recorder`), a template is learned from them, and later requests are written from the template and
-sent by litellm's own HTTP client. litellm reads the responses. Whatever is not a plain answer, such
-as a refusal or a broken connection, is handed to litellm's function as if it had received it
-(`Replay`), so that errors are the same to the letter. What cannot be learned is called as usual.
+sent by litellm's own HTTP client. litellm's reader reads the responses, but for those of which it
+would take nothing that is not plain to see. Whatever is no answer, such as a refusal or a broken
+connection, is handed to litellm's function as if it had received it (`Replay`), so that errors are
+the same to the letter. What cannot be learned is called as usual.
 """
 
 from __future__ import annotations
