@@ -57,6 +57,9 @@ NAMES: Final = tuple(name for name in get_args(FormatName) if name != "auto")
 """The names that `[transcripts] format` takes, in the order in which error messages list them."""
 
 
+_BEFORE_JSON: Final = b"\xef\xbb\xbf \t\r\n"
+"""Bytes of a byte order mark and of blanks, which may stand before JSON."""
+
 _SIMPLEST: Final = (
     "set [transcripts] format, or write each conversation as a line "
     '{"messages": [{"role": "user", "content": "..."}, ...]}'
@@ -102,14 +105,15 @@ def resolve_format(name: str, head: bytes) -> Format:
     document_format = FORMATS.get(f"{name}.document")
     if document_format is None:
         return FORMATS[name]
-    is_document = _is_document(head) or document_format.fills_a_line(_first_value(head))
+    is_document = _is_document(head) or document_format.fills_a_line(_only_value(head))
     return document_format if is_document else FORMATS[name]
 
 
-def _first_value(head: bytes) -> Any:
-    """The value of the first line, as much of it as there is; `None` for broken JSON."""
+def _only_value(head: bytes) -> Any:
+    """The value on the only line of a file, as much of it as there is; `None` for other files."""
+    line, _, rest = head.lstrip(_BEFORE_JSON).partition(b"\n")
     try:
-        return jiter.from_json(head.lstrip().partition(b"\n")[0], partial_mode="trailing-strings")
+        return None if rest.strip() else jiter.from_json(line, partial_mode="trailing-strings")
     except ValueError:
         return None
 
@@ -123,7 +127,7 @@ def resolve_table(columns: TranscriptColumns, head: bytes) -> Format:
 
 def _is_document(head: bytes) -> bool:
     """Whether a file is one JSON document: a list, or an object over several lines."""
-    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    start = head.lstrip(_BEFORE_JSON)
     if start.startswith(b"["):
         return True
     first, end, _ = start.partition(b"\n")
