@@ -3,10 +3,10 @@
 litellm's function for a call makes logs, costs and callbacks that nobody here reads, which takes ten
 times the CPU of the request. So litellm writes the first requests of a kind without sending them
 (`Recorder`), a template is learned from them, and later requests are written from the template and
-sent by litellm's own HTTP client. litellm's reader reads the responses, but for those of which it
-would take nothing that is not plain to see. Whatever is no answer, such as a refusal or a broken
-connection, is handed to litellm's function as if it had received it (`Replay`), so that errors are
-the same to the letter. What cannot be learned is called as usual.
+sent over the connections of litellm's own HTTP client. litellm's reader reads the responses, but for
+those of which it would take nothing that is not plain to see. Whatever is no answer, such as a refusal
+or a broken connection, is handed to litellm's function as if it had received it (`Replay`), so that
+errors are the same to the letter. What cannot be learned is called as usual.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import aiohttp
 import httpx
+from yarl import URL
 
-from assizes.judge.errors import ModelError
-from assizes.judge.models.provider_http import MAX_ANSWER_BYTES
+from assizes.judge.models.provider_http import Received, body_of, received_by_httpx
 from assizes.judge.models.request_template import (
     RequestTemplate,
     message_texts,
@@ -51,7 +53,6 @@ _BROKEN: Final = (
 )
 """Exceptions of a request that got no response."""
 
-_RECODED: Final = frozenset({b"content-encoding", b"transfer-encoding", b"content-length"})
 _TIME_TAKEN: Final = re.compile(r"(time taken=)[\d.]+")
 
 
@@ -93,6 +94,10 @@ class Replay(httpx.AsyncBaseTransport):
         return await _transport_for(self._pool, request.url).handle_async_request(request)
 
 
+Opened = tuple[aiohttp.ClientSession, dict[str, Any]]
+"""A session of aiohttp, and arguments that all of its requests have."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallParts:
     """What litellm has for the calls of one model."""
@@ -100,10 +105,14 @@ class CallParts:
     call: Callable[..., Awaitable[Any]]  # litellm's function for a call
     through: Callable[[httpx.AsyncBaseTransport], dict[str, Any]]  # arguments that name a transport
     pool: Callable[[], httpx.AsyncClient]  # litellm's HTTP client for the running event loop
+    # The session of aiohttp below a transport, with further arguments of a request to an address;
+    # None where the transport has none.
+    session: Callable[[httpx.AsyncBaseTransport, httpx.URL], Awaitable[Opened | None]]
+    # Turns errors of aiohttp into those of httpx.
+    as_httpx_errors: Callable[[], AbstractContextManager[None]]
     parameters: Callable[[Mapping[str, Any]], dict[str, Any]]  # of a call -> in its protocol
-    read: Callable[
-        [httpx.Response, list[Any], dict[str, Any]], Any
-    ]  # response, messages, the former
+    # Given what was received, the messages of the call, and its parameters.
+    read: Callable[[Received, list[Any], dict[str, Any]], Any]
     sign: Callable[[RequestTemplate, bytes], Awaitable[httpx.Headers]]
     reading: Callable[[Any], object]  # what a caller takes from a response, to compare two
     hook: Callable[[], str | None]  # the setting of litellm that needs litellm's function, if any
@@ -116,6 +125,7 @@ class _Kind:
     """Calls with the same parameters: how they are made."""
 
     template: RequestTemplate
+    sending: dict[str, Any]  # the template's arguments of a request by aiohttp, without the body
     parameters: dict[str, Any]  # in the provider's protocol
     learned_at: float  # time.monotonic()
     is_read_alike: bool | None = None  # by litellm's reader and its function; None: not compared
@@ -181,7 +191,8 @@ class DirectCalls:
                 return None
             parameters = self._parts.parameters(arguments)
             is_read_alike = None if kind is None else kind.is_read_alike
-            kind = _Kind(template, parameters, time.monotonic(), is_read_alike)
+            now = time.monotonic()
+            kind = _Kind(template, _sending(template), parameters, now, is_read_alike)
             self._kinds[key] = kind
             return kind
 
@@ -214,28 +225,48 @@ class DirectCalls:
         pool = self._parts.pool()
         began = time.perf_counter()
         try:
-            response = await _receive(pool, template.request(body, headers))
+            received = await self._receive(kind, body, headers, pool)
         except _BROKEN as error:
             return await self._replay(arguments, error, pool, time.perf_counter() - began)
-        if response.status_code != 200:
-            return await self._replay(arguments, response, pool)
+        if received.status_code != 200:
+            return await self._replay(arguments, received, pool)
         if kind.is_read_alike is None:
-            return await self._compare(kind, arguments, response, pool)
-        if kind.is_read_alike and (answer := self._read(kind, response, arguments)) is not None:
+            return await self._compare(kind, arguments, received, pool)
+        if kind.is_read_alike and (answer := self._read(kind, received, arguments)) is not None:
             return answer
-        return await self._replay(arguments, response, pool)
+        return await self._replay(arguments, received, pool)
+
+    async def _receive(
+        self, kind: _Kind, body: bytes, headers: httpx.Headers | None, pool: httpx.AsyncClient
+    ) -> Received:
+        """Send a request and return the response with its body, which has at most 64 MB.
+
+        Raises:
+            ModelError: the body is larger.
+        """
+        template = kind.template
+        request = partial(template.request, body, headers)
+        transport = _transport_for(pool, template.url)
+        opened = await self._parts.session(transport, template.url)
+        if opened is None:
+            return await received_by_httpx(transport, request())
+        session, options = opened
+        sending = kind.sending if headers is None else kind.sending | {"headers": dict(headers)}
+        # httpx's requests, responses and streams around those of aiohttp cost more than both.
+        with self._parts.as_httpx_errors():
+            async with session.request(**sending, data=body, **options) as response:
+                return Received(response.status, response.headers, await body_of(response), request)
 
     async def _replay(
         self,
         arguments: dict[str, Any],
-        outcome: httpx.Response | Exception,
+        outcome: Received | Exception,
         pool: httpx.AsyncClient,
         taken_s: float | None = None,
     ) -> Any:
         """Return or raise what litellm's function makes of an outcome, without another request."""
-        if isinstance(outcome, httpx.Response):
-            outcome = _copy(outcome)
-        through = self._parts.through(Replay(outcome, pool))
+        replayed = outcome.response() if isinstance(outcome, Received) else outcome
+        through = self._parts.through(Replay(replayed, pool))
         try:
             return await self._parts.call(**arguments, **through)
         except self._parts.failures as error:
@@ -249,26 +280,26 @@ class DirectCalls:
         self,
         kind: _Kind,
         arguments: dict[str, Any],
-        response: httpx.Response,
+        received: Received,
         pool: httpx.AsyncClient,
     ) -> Any:
         """Return litellm's own reading of a kind's first answer, and note whether ours is the same."""
         async with self._lock():
             if kind.is_read_alike is None:
-                answer = await self._replay(arguments, response, pool)
-                read = self._read(kind, response, arguments)
+                answer = await self._replay(arguments, received, pool)
+                read = self._read(kind, received, arguments)
                 reading = self._parts.reading
                 kind.is_read_alike = read is not None and reading(read) == reading(answer)
                 if not kind.is_read_alike:
                     self._give_up("litellm's reader and its function differ over an answer")
                 return answer
-        read = self._read(kind, response, arguments) if kind.is_read_alike else None
-        return read if read is not None else await self._replay(arguments, response, pool)
+        read = self._read(kind, received, arguments) if kind.is_read_alike else None
+        return read if read is not None else await self._replay(arguments, received, pool)
 
-    def _read(self, kind: _Kind, response: httpx.Response, arguments: Mapping[str, Any]) -> Any:
+    def _read(self, kind: _Kind, received: Received, arguments: Mapping[str, Any]) -> Any:
         """Return litellm's response object; None for an answer that is no plain one."""
         try:
-            answer = self._parts.read(response, arguments["messages"], kind.parameters)
+            answer = self._parts.read(received, arguments["messages"], kind.parameters)
         except self._parts.unreadable:
             return None
         return answer if answer.model and answer.choices else None
@@ -287,42 +318,19 @@ def _transport_for(pool: httpx.AsyncClient, url: httpx.URL) -> httpx.AsyncBaseTr
     return pool._transport_for_url(url)
 
 
-async def _receive(pool: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
-    """Return a response with its body, which has at most 64 MB.
-
-    Raises:
-        ModelError: the body is larger.
-    """
-    response = await _transport_for(pool, request.url).handle_async_request(request)
-    response.request = request
-    try:
-        size = response.headers.get("content-length", "")
-        if size.isdecimal() and "content-encoding" not in response.headers:
-            _check_size(int(size))
-            await response.aread()
-            return response
-        body = bytearray()
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            _check_size(len(body))
-    finally:
-        await response.aclose()
-    return _with_body(response, bytes(body))
-
-
-def _check_size(size: int) -> None:
-    if size > MAX_ANSWER_BYTES:
-        raise ModelError("unavailable", f"the answer has more than {MAX_ANSWER_BYTES} bytes")
-
-
-def _copy(response: httpx.Response) -> httpx.Response:
-    return _with_body(response, response.content)
-
-
-def _with_body(response: httpx.Response, body: bytes) -> httpx.Response:
-    headers = [
-        (name, value) for name, value in response.headers.raw if name.lower() not in _RECODED
-    ]
-    return httpx.Response(
-        response.status_code, headers=headers, content=body, request=response.request
-    )
+def _sending(template: RequestTemplate) -> dict[str, Any]:
+    """Return the arguments of aiohttp with which litellm's transport sends a request, but its body."""
+    headers = template.request(b"").headers
+    limits_s = template.timeout
+    return {
+        "method": template.method,
+        "url": URL(str(template.url), encoded=True),
+        "headers": {name: value for name, value in headers.items() if name != "content-length"},
+        "allow_redirects": False,
+        "auto_decompress": False,
+        "timeout": aiohttp.ClientTimeout(
+            sock_connect=limits_s.get("connect"),
+            sock_read=limits_s.get("read"),
+            connect=limits_s.get("pool"),
+        ),
+    }

@@ -17,13 +17,14 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.models.direct_calls import CallParts, DirectCalls
+from assizes.judge.models.direct_calls import CallParts, DirectCalls, Opened
 from assizes.judge.models.litellm_library import (
     FAILURES,
     OPENAI_FORMAT,
     ROUTE,
     UNREADABLE,
     AsyncHTTPHandler,
+    LiteLLMAiohttpTransport,
     LlmProviders,
     azure_chat,
     bedrock_chat,
@@ -31,8 +32,10 @@ from assizes.judge.models.litellm_library import (
     get_async_httpx_client,
     get_optional_params,
     litellm,
+    map_aiohttp_exceptions,
 )
 from assizes.judge.models.provider_calls import completion_of, unusable_reason
+from assizes.judge.models.provider_http import Received
 from assizes.judge.models.request_template import SIGNED_HEADERS, RequestTemplate
 
 log = logging.getLogger(__name__)
@@ -135,6 +138,8 @@ def direct_calls(
         call=_call,
         through=through,
         pool=partial(_pool, provider),
+        session=_session,
+        as_httpx_errors=map_aiohttp_exceptions,
         parameters=reader.parameters,
         read=reader.read,
         sign=_headers_with_signature,
@@ -210,6 +215,17 @@ def _pool(provider: str) -> httpx.AsyncClient:
     return pool
 
 
+async def _session(transport: httpx.AsyncBaseTransport, url: httpx.URL) -> Opened | None:
+    if type(transport) is not LiteLLMAiohttpTransport:
+        return None
+    session = transport.get_valid_client_session()
+    at: Any = SimpleNamespace(url=url)  # all that it looks at
+    options = {"proxy": await transport._get_proxy_settings(at)}
+    if transport._ssl_verify is not None:
+        options["ssl"] = transport._ssl_verify
+    return session, options
+
+
 class _Plain(BaseModel):
     """A part of a plain answer: whatever it holds beside its fields is `None`."""
 
@@ -281,12 +297,11 @@ class _Reader:
         )
         return parameters
 
-    def read(
-        self, response: httpx.Response, messages: list[Any], parameters: dict[str, Any]
-    ) -> Any:
+    def read(self, received: Received, messages: list[Any], parameters: dict[str, Any]) -> Any:
         """Return litellm's response object, or an answer of the same content."""
-        if self._reads_plainly and (answer := _plain_answer(response.content)) is not None:
+        if self._reads_plainly and (answer := _plain_answer(received.content)) is not None:
             return answer
+        response = received.response()
         parameters = dict(parameters)
         silent = SimpleNamespace(post_call=_no_log, model_call_details={}, optional_params={})
         # Ollama's readers look into the request.

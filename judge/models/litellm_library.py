@@ -22,6 +22,10 @@ with readable_environment():
 
 from litellm.exceptions import BadRequestError, UnsupportedParamsError
 from litellm.llms.base_llm.base_utils import type_to_response_format_param
+from litellm.llms.custom_httpx.aiohttp_transport import (
+    LiteLLMAiohttpTransport,
+    map_aiohttp_exceptions,
+)
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler, get_async_httpx_client
 from litellm.types.utils import FILE_CONTENT_STREAMING_PROVIDERS, LlmProviders
 from litellm.utils import ProviderConfigManager, get_optional_params
@@ -34,6 +38,7 @@ __all__ = (
     "UNREADABLE",
     "AsyncHTTPHandler",
     "BadRequestError",
+    "LiteLLMAiohttpTransport",
     "LlmProviders",
     "UnsupportedParamsError",
     "azure_chat",
@@ -45,6 +50,7 @@ __all__ = (
     "get_optional_params",
     "google_credentials",
     "litellm",
+    "map_aiohttp_exceptions",
     "type_to_response_format_param",
     "without_qualifier_warnings",
 )

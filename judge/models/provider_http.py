@@ -1,12 +1,15 @@
-"""Requests to the documented HTTP interface of a provider, where litellm offers no way to it."""
+"""What providers answer over HTTP, within bounds; and requests of ours, where litellm offers no way."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
+import aiohttp
 import httpx
+from aiohttp.http_exceptions import TransferEncodingError
 
 from assizes.judge.errors import ModelError
 from assizes.judge.models.provider_calls import model_error
@@ -18,10 +21,16 @@ CALL_TIMEOUT_S: Final = 60.0
 """Timeout of every other request."""
 
 MAX_ANSWER_BYTES: Final = 64_000_000
-"""The most bytes of an answer that is read as one JSON document, as a page of batches is."""
+"""The most bytes of an answer that is read as one JSON document, such as a reply or a page of batches."""
 
 MAX_REFUSAL_BYTES: Final = 20_000
 """The bytes of a refusal that are read; its message stands at the beginning."""
+
+_RECODED: Final = frozenset({"content-encoding", "transfer-encoding", "content-length"})
+"""Headers, in lower case, that no longer hold for a body that was received and unpacked."""
+
+_CHUNK_BYTES: Final = 1 << 14
+"""The most bytes that are unpacked at once: a chunk may become a thousand times as long."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,512}")
 
@@ -139,3 +148,80 @@ def _json_object(response: httpx.Response, body: bytes) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise ModelError("unavailable", f"{response.url.path}: the answer is no JSON object")
     return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A response with its whole body, unpacked."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
+    request: Callable[[], httpx.Request]  # what it answers
+
+    def response(self) -> httpx.Response:
+        """The response as httpx has it."""
+        headers = [pair for pair in self.headers.items() if pair[0].lower() not in _RECODED]
+        return httpx.Response(
+            self.status_code, headers=headers, content=self.content, request=self.request()
+        )
+
+
+async def received_by_httpx(
+    transport: httpx.AsyncBaseTransport, request: httpx.Request
+) -> Received:
+    """Send a request and return the response with its body, which has at most `MAX_ANSWER_BYTES`.
+
+    Raises:
+        ModelError: the body is larger.
+    """
+    response = await transport.handle_async_request(request)
+    try:
+        _check_size(response.headers.get("content-length", ""))
+        content = await _joined(response.aiter_bytes())
+    finally:
+        await response.aclose()
+    return Received(response.status_code, response.headers, content, lambda: request)
+
+
+async def body_of(response: aiohttp.ClientResponse) -> bytes:
+    """Return the body of a response, unpacked; it has at most `MAX_ANSWER_BYTES`.
+
+    Raises:
+        ModelError: the body is larger.
+        httpx.ReadError: the connection broke.
+        httpx.DecodingError: the body is not in the encoding that its header names.
+    """
+    _check_size(response.headers.get("content-length", ""))
+    try:
+        body = await _joined(response.content.iter_any())
+    except (RuntimeError, TransferEncodingError) as error:  # as litellm's transport has it
+        raise httpx.ReadError(str(error)) from error
+    encoding = response.headers.get("content-encoding")
+    return body if encoding is None else await _unpacked(body, encoding)
+
+
+async def _unpacked(body: bytes, encoding: str) -> bytes:
+    """Return a body that was sent in an encoding, such as gzip."""
+
+    class Chunks(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for start in range(0, len(body), _CHUNK_BYTES):
+                yield body[start : start + _CHUNK_BYTES]
+
+    packed = httpx.Response(200, headers={"content-encoding": encoding}, stream=Chunks())
+    return await _joined(packed.aiter_bytes())
+
+
+async def _joined(chunks: AsyncIterator[bytes]) -> bytes:
+    body = bytearray()
+    async for chunk in chunks:
+        body += chunk
+        _check_size(len(body))
+    return bytes(body)
+
+
+def _check_size(size: int | str) -> None:
+    """Raise an error for more bytes than an answer may have; a text that is no number says nothing."""
+    if (isinstance(size, int) or size.isdecimal()) and int(size) > MAX_ANSWER_BYTES:
+        raise ModelError("unavailable", f"the answer has more than {MAX_ANSWER_BYTES} bytes")

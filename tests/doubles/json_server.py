@@ -38,6 +38,7 @@ class Reply:
     status: int = 200
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    length: int | None = None  # bytes that are promised; None: as many as are sent
     hang_up: bool = False  # close the connection without an answer
     endless: bool = False  # send bytes for as long as somebody reads
 
@@ -92,9 +93,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b" " * 65536)
         body = reply.body
         data = body if isinstance(body, bytes) else b"" if body is None else _json(body)
-        self.send_header("content-length", str(len(data)))
+        self.send_header("content-length", str(len(data) if reply.length is None else reply.length))
         self.end_headers()
         self.wfile.write(data)
+        self.close_connection |= reply.length is not None
 
     do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _serve  # noqa: N815
 

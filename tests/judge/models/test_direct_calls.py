@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 import threading
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -89,6 +90,10 @@ ENDS: dict[str, Script] = {
     "a list": lambda _family, _: Reply(200, [1]),
     "nothing": lambda _family, _: Reply(200, b""),
     "a page": lambda _family, _: Reply(502, b"<html><title>502 Bad Gateway</title></html>"),
+    "cut short": lambda family, request: replace(good(family, request), length=1_000_000),
+    "not packed": lambda family, request: replace(
+        good(family, request), headers={"content-encoding": "gzip"}
+    ),
     "hung up": lambda _family, _: Reply(hang_up=True),
     "rejected": error(400, "Unsupported parameter: 'temperature' is unknown", "invalid_request"),
 }
@@ -365,12 +370,30 @@ async def test_a_proxy_of_the_environment_is_used(meeting, monkeypatch):
     await model.aclose()
 
 
+PACKED = {"gzip": gzip.compress, "deflate": zlib.compress}
+
+
+@pytest.mark.parametrize("encoding", PACKED)
 @pytest.mark.parametrize("meeting", ["openai"], indirect=True)
-async def test_a_compressed_answer_is_read(meeting):
+async def test_a_compressed_answer_is_read(meeting, encoding):
     def compressed(family: Family, request: Request) -> Reply:
-        body = gzip.compress(json.dumps(family.answer(request, TEXT)).encode())
-        return Reply(200, body, {"content-encoding": "gzip"})
+        body = PACKED[encoding](json.dumps(family.answer(request, TEXT)).encode())
+        return Reply(200, body, {"content-encoding": encoding})
 
     model = await learned(meeting)
     completion, _ = await meeting.outcome(model, compressed)
     assert completion.text == TEXT
+
+
+@pytest.mark.parametrize("encoding", PACKED)
+@pytest.mark.parametrize("meeting", ["openai"], indirect=True)
+async def test_an_answer_that_unpacks_without_end_is_given_up(meeting, encoding):
+    bomb = PACKED[encoding](b" " * 65_000_000)
+    model = await learned(meeting)
+    ended, requests = await meeting.outcome(
+        model, lambda *_: Reply(200, bomb, {"content-encoding": encoding})
+    )
+
+    assert len(bomb) < 100_000
+    assert ended[:3] == (ModelError, "unavailable", "the answer has more than 64000000 bytes")
+    assert len(requests) == 1

@@ -1,6 +1,7 @@
 """Runs statements that would take all time or memory, and prints what they took, as JSON.
 
-A process of its own: the peak memory of children and of the parent is only known per process.
+A process of its own: the peak memory of children and of the parent is only known per process. The arguments are the
+folder of the databases, the seconds that one statement may take, and the statements to run, where not all.
 """
 
 from __future__ import annotations
@@ -70,11 +71,12 @@ async def _took(runner: SandboxSqlRunner, engine: str, statement: str) -> dict[s
     return {"engine": engine, "bomb": statement[:90], "seconds": seconds, "said": said[:200]}
 
 
-async def _all(folder: Path, time_s: float) -> dict[str, object]:
+async def _all(folder: Path, time_s: float, only: list[str]) -> dict[str, object]:
     runner = SandboxSqlRunner(folder, caps=Caps(time_s=time_s))
     await runner.look_up(Query("guests.sqlite", ("SELECT 1",)))
     before = _peak_mb(resource.RUSAGE_SELF)
-    halves = [BOMBS[::2], BOMBS[1::2]]
+    bombs = [one for one in BOMBS if not only or one[1] in only]
+    halves = [bombs[::2], bombs[1::2]]
 
     async def one_by_one(bombs):
         return [await _took(runner, engine, statement) for engine, statement in bombs]
@@ -90,4 +92,5 @@ async def _all(folder: Path, time_s: float) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asyncio.run(_all(Path(sys.argv[1]), float(sys.argv[2])))))
+    _, folder, time_s, *only = sys.argv
+    sys.stdout.write(json.dumps(asyncio.run(_all(Path(folder), float(time_s), only))))
