@@ -42,6 +42,7 @@ from assizes.judge.rows import frame
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.case_rows import RowKey, findings
 from assizes.tasks.context.run_context import freeze_heap
+from assizes.tasks.runtime.own_process import collect_seldom
 from tests.doubles.openai_question import Question
 
 ONE = "tool_routing"
@@ -306,6 +307,7 @@ async def steps(contest: Contest) -> Result:
 
 
 async def _timed(contest: Contest, run: Callable[[RunConfig], Awaitable[RunSummary]]) -> Result:
+    collect_seldom()  # as `assizes run`, shard processes and the flow runs of workers do
     result = started()
     for name, file in zip(PASSES, contest.files, strict=True):
         folder = file.parent / f"flow-{time.time_ns()}"

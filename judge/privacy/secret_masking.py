@@ -143,6 +143,12 @@ def process_secret_rules() -> tuple[RedactionRule, ...]:
     return (RedactionRule("SECRET", re.compile("|".join(map(re.escape, values))), values),)
 
 
+def hold_process_secrets(texts: Iterable[str]) -> bool:
+    """Whether a secret of this process stands in one of the texts; sometimes also across two."""
+    joined = "\n".join(texts)
+    return any(value in joined for value in _ProcessSecrets.values)
+
+
 def mask_process_secrets(text: str) -> str:
     """The text with `***` in place of the secrets of this process."""
     for value in _ProcessSecrets.values:

@@ -23,6 +23,7 @@ from assizes.judge.formats.shared.parsing import strict_json
 from assizes.judge.ground_truth import add_ground_truth, native_truth, truth_of
 from assizes.judge.injection.families import plant_attack
 from assizes.judge.privacy.secret_masking import (
+    hold_process_secrets,
     mask_credentials,
     mask_process_secrets,
     process_secret_rules,
@@ -105,6 +106,8 @@ class CasePreprocessor:
         Secrets of this process, such as an API key, are always hidden: the error message of a
         provider or a judge may hold one, although no case does.
         """
+        if not self._sends_raw and not hold_process_secrets(_quoting_texts(tables)):
+            return tables  # as nearly always
         # A copy: the caller goes on with the rows that it gave.
         stored = {table: [dict(row) for row in rows] for table, rows in tables.items()}
         placeholders = redaction.Placeholders()
@@ -131,6 +134,18 @@ class CasePreprocessor:
             return value
         masked = mask_process_secrets(value)
         return self._redactor.redact_text(masked, placeholders) if self._sends_raw else masked
+
+
+def _quoting_texts(tables: Mapping[str, list[dict[str, Any]]]) -> Iterator[str]:
+    """Yield the texts of rows that may quote a transcript."""
+    for table, rows in tables.items():
+        pending = [row.get(name) for name in QUOTES_TRANSCRIPT.get(table, ()) for row in rows]
+        while pending:
+            value = pending.pop()
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, list):
+                pending += value
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import Final, NoReturn
 
-SELDOM: Final = (10_000, 20, 20)
+SELDOM: Final = (50_000, 20, 20)
 """New objects before a collection of the youngest, such collections before one of the middle
 generation, and those before one of all; Python's own are 700, 10 and 10."""
 

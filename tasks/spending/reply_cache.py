@@ -24,7 +24,6 @@ import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -115,7 +114,7 @@ class FileReplyCache:
         failpoint("replies.put.before")
         try:
             if self._is_local:
-                _write_whole(Path(path), body)
+                _write_whole(path, body)
             else:
                 self._files.pipe_file(path, body)
         except self._faults as error:
@@ -174,35 +173,40 @@ class RunReplyCache:
         await self.shared_cache.store(key, reply)
 
 
-def _write_whole(path: Path, body: bytes) -> None:
+def _write_whole(path: str, body: bytes) -> None:
     """Write a file under a temporary name and rename it, so that no reader sees half of it."""
-    temporary = path.with_name(f".{_WRITER}-{os.getpid()}-{next(_NUMBERS)}.tmp")
+    folder = path.rpartition("/")[0]  # texts: to take paths apart costs more than to write
+    temporary = f"{folder}/.{_WRITER}-{os.getpid()}-{next(_NUMBERS)}.tmp"
     half = len(body) // 2  # in two halves, so that a test can kill the writer in between
     try:
-        with _new_file(temporary) as file:
-            _write_all(file, body[:half])
+        descriptor = _new_file(temporary)
+        try:
+            _write_all(descriptor, body[:half])
             failpoint("replies.put.half")
-            _write_all(file, body[half:])
+            _write_all(descriptor, body[half:])
+        finally:
+            os.close(descriptor)
         failpoint("replies.put.written")
-        temporary.replace(path)
+        os.replace(temporary, path)  # noqa: PTH105
     except OSError:
         with suppress(OSError):
-            temporary.unlink()
+            Path(temporary).unlink()
         raise
 
 
-def _new_file(path: Path) -> FileIO:
+def _new_file(path: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        return FileIO(path, "x")
+        return os.open(path, flags, 0o666)
     except FileNotFoundError:  # the first reply in its folder
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return FileIO(path, "x")
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, flags, 0o666)
 
 
-def _write_all(file: FileIO, body: bytes) -> None:
+def _write_all(descriptor: int, body: bytes) -> None:
     """Write bytes whole: a disk that is nearly full takes a part of them without an error."""
     while body:
-        body = body[file.write(body) :]
+        body = body[os.write(descriptor, body) :]
 
 
 @dataclass

@@ -206,7 +206,7 @@ def checked_frames(
     """
     for table in frames:
         check_table(table, tables)
-    checked = {table: frame(table, []) for table in tables} | dict(frames)
+    checked = {table: frames[table] if table in frames else frame(table, []) for table in tables}
     for table, rows in checked.items():
         if rows.schema != pl.Schema(TABLES[table]):
             raise StoreError(
@@ -214,10 +214,10 @@ def checked_frames(
                 f"accepted: {TABLES[table]!r}"
             )
         # `ne_missing`: a run id that is missing is a foreign one as well.
-        foreign_ids = rows.filter(pl.col("run_id").ne_missing(run_id))["run_id"]
-        if foreign_ids.len():
+        run_ids = rows["run_id"]
+        if (is_foreign := run_ids.ne_missing(run_id)).any():
             raise StoreError(
-                f"rows of {table!r} in run {run_id!r} belong to run {foreign_ids[0]!r}"
+                f"rows of {table!r} in run {run_id!r} belong to run {run_ids.filter(is_foreign)[0]!r}"
             )
     return checked
 

@@ -229,15 +229,21 @@ def fidelity_counts(case: Case) -> Counter[str]:
         tool_results=sum(turn.tool_result is not None for turn in turns),
         chunks=sum(len(turn.chunks or ()) for turn in turns) + len(case.transcript.chunks or ()),
     )
-    noted = case.metadata.get(FIDELITY)  # from a native file it may be anything
-    if isinstance(noted, dict):
-        counts.update({str(name): n for name, n in noted.items() if isinstance(n, int)})
+    counts.update(_noted_counts(case))
     return counts
+
+
+def _noted_counts(case: Case) -> dict[str, int]:
+    """The counts that the reader of a case noted in its metadata."""
+    noted = case.metadata.get(FIDELITY)  # from a native file it may be anything
+    if not isinstance(noted, dict):
+        return {}
+    return {str(name): n for name, n in noted.items() if isinstance(n, int)}
 
 
 def unchecked_truth(case: Case) -> str:
     """What of the ground truth of a case no judge can check, such as `environment assertion 2`."""
-    return _counted_kinds("unchecked", fidelity_counts(case))
+    return _counted_kinds("unchecked", _noted_counts(case))
 
 
 def fidelity_lines(counts: Mapping[str, int]) -> tuple[str, ...]:

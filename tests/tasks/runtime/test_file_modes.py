@@ -34,7 +34,7 @@ config = RunConfig.model_validate(tables)
 assizes.evaluate(config)
 with open_ledger_file("kept/ledger.db") as ledger:
     ledger.execute("select 1")
-_write_whole(Path("kept/replies/ab/reply"), b"{}")
+_write_whole("kept/replies/ab/reply", b"{}")
 with existing_store(config.store) as store:
     record = store.run(store.runs()["run_id"][0])
     render_stored_report(store, record, None, ReportConfig(uri="reports"))
