@@ -24,6 +24,7 @@ from assizes.tasks.distribute.partitions import check_distributable, check_store
 from assizes.tasks.embedding.sentence_encoder import check_space
 from assizes.tasks.intake.plan import Plan
 from assizes.tasks.intake.preprocessing import CasePreprocessor
+from assizes.tasks.runtime.own_process import collecting_seldom
 from assizes.tasks.runtime.process import handle_sigterm
 from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
 from assizes.tasks.sources.spool import Spool
@@ -245,11 +246,15 @@ async def open_run_context(
 
 @contextmanager
 def freeze_heap() -> Iterator[None]:
-    """Keep the garbage collector away from the objects that exist now, until the block ends."""
+    """Keep the garbage collector away from the objects that exist now, until the block ends.
+
+    At new ones it looks seldom: transcripts, prompts and rows hold no cycles.
+    """
     # Most are a million objects of imported modules, visited by each full collection (decision 36).
     gc.freeze()
     try:
-        yield
+        with collecting_seldom():
+            yield
     finally:
         gc.unfreeze()
 

@@ -3,7 +3,7 @@
 Prefect and litellm make a million objects while they are imported. Python looks through all of them
 again and again for cycles, and takes them apart one by one when the process ends: two fifths of the CPU
 of a command that only plans (docs/decisions.md, decision 238). A program that uses our package keeps
-its own settings.
+its own settings, but for the time in which cases are judged.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import gc
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NoReturn
 
 SELDOM: Final = (50_000, 20, 20)
@@ -26,6 +28,31 @@ _CANNOT_WRITE: Final = 120
 def collect_seldom() -> None:
     """Look for cycles of objects seldom from now on."""
     gc.set_threshold(*SELDOM)
+
+
+class _Settings:
+    """The collector's thresholds before the first open block of `collecting_seldom`."""
+
+    lock = threading.Lock()
+    blocks = 0  # that are open
+    before = gc.get_threshold()
+
+
+@contextmanager
+def collecting_seldom() -> Iterator[None]:
+    """Look for cycles of objects seldom until the block ends; blocks may overlap."""
+    with _Settings.lock:
+        if not _Settings.blocks:
+            _Settings.before = gc.get_threshold()
+            collect_seldom()
+        _Settings.blocks += 1
+    try:
+        yield
+    finally:
+        with _Settings.lock:
+            _Settings.blocks -= 1
+            if not _Settings.blocks:
+                gc.set_threshold(*_Settings.before)
 
 
 def end_process(exited: SystemExit | None = None) -> NoReturn:

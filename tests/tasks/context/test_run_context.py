@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import AssizesError
 from assizes.judge.models.model import ScriptedModel
 from assizes.tasks.context.run_context import freeze_heap, open_run_context
+from assizes.tasks.runtime.own_process import SELDOM
 from assizes.tasks.sources.listing import list_sources
 from assizes.tasks.store import open_store
 
@@ -66,8 +68,22 @@ async def test_the_store_and_the_spool_are_closed_when_a_model_cannot_be(tmp_pat
     assert [file.exists() for file in spooled] == [False]
 
 
-def test_the_heap_is_frozen_for_the_length_of_a_sitting_only():
+def test_the_heap_is_frozen_and_garbage_sought_seldom_for_the_length_of_a_sitting_only():
+    before = gc.get_threshold()
     assert gc.get_freeze_count() == 0
     with freeze_heap():
         assert gc.get_freeze_count() > 10_000
+        assert gc.get_threshold() == SELDOM
     assert gc.get_freeze_count() == 0
+    assert gc.get_threshold() == before
+
+
+def test_of_sittings_that_overlap_the_last_puts_the_settings_back():
+    before = gc.get_threshold()
+    one, other = ExitStack(), ExitStack()
+    one.enter_context(freeze_heap())
+    other.enter_context(freeze_heap())
+    one.close()
+    assert gc.get_threshold() == SELDOM
+    other.close()
+    assert gc.get_threshold() == before
