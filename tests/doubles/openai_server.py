@@ -53,7 +53,7 @@ class Options:
     """How the server behaves for every model.
 
     Attributes:
-        latency_s: before each answer; its median where it jitters.
+        latency_s: from a request to its answer; its median where it jitters.
         echo: whether expected outcomes are repeated.
         reasons: whether answers give reasons of one or two sentences, each prompt others.
     """
@@ -104,6 +104,7 @@ class Server:
         self.random = random.Random(SEED)
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
+        arrived = asyncio.get_running_loop().time()
         try:
             question = Question.read(
                 orjson.loads(await request.read()),
@@ -118,7 +119,7 @@ class Server:
             return await deliver(request, refusal)
         tally.begin()
         try:
-            return await self.answer(request, question, tally)
+            return await self.answer(request, question, tally, arrived)
         except (asyncio.CancelledError, ConnectionError) as left:
             tally.counts["disconnects"] += 1
             if isinstance(left, asyncio.CancelledError):
@@ -137,11 +138,11 @@ class Server:
         return refusal
 
     async def answer(
-        self, request: web.Request, question: Question, tally: Tally
+        self, request: web.Request, question: Question, tally: Tally, arrived: float
     ) -> web.StreamResponse:
-        if wait_s := self.wait_s(question.model):
-            await asyncio.sleep(wait_s)
         answer = respond(question, tally)
+        if wait_s := self.wait_s(question.model):  # what the answer took to make is part of it
+            await asyncio.sleep(arrived + wait_s - asyncio.get_running_loop().time())
         sent = await deliver(request, answer)
         if answer.delivery in ("whole", "drip"):
             tally.bill(question, answer)
@@ -200,7 +201,7 @@ def options(arguments: list[str] | None = None) -> tuple[int, Options]:
     parser = argparse.ArgumentParser(description=__doc__)
     add: Any = parser.add_argument
     add("--port", type=int, default=0)
-    add("--latency", type=float, default=0.0, help="seconds before each answer")
+    add("--latency", type=float, default=0.0, help="seconds from a request to its answer")
     add("--jitter", action="store_true", help="lognormal latency, its median as given")
     add("--outcomes", choices=("echo", "none"), default="echo")
     add("--reasons", action="store_true", help="reasons of one or two sentences, all different")

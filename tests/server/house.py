@@ -18,6 +18,7 @@ from typing import Any
 from assizes.deployments.samples import sample_cases, with_planted_regression
 from assizes.judge.case import Case
 from assizes.judge.formats import native_line
+from tests.guardian import record
 from tests.outward import PYTHONPATH
 
 TODAY = datetime.now(UTC).date()
@@ -106,6 +107,7 @@ class Worker:
             self._process = subprocess.Popen(
                 command, env=environment(server), stdout=sink, stderr=sink
             )
+        record(self._process.pid)
 
     @property
     def pid(self) -> int:
