@@ -11,6 +11,7 @@ import pytest
 from assizes.judge.models.litellm_direct import _plain_answer, _Reader
 from assizes.judge.models.litellm_library import UNREADABLE, configure_litellm
 from assizes.judge.models.provider_calls import completion_of, unusable_reason
+from assizes.judge.models.provider_http import Received
 from tests.judge.models.protocols import openai_answer
 
 Json = dict[str, Any]
@@ -37,9 +38,8 @@ def changed(path: str, value: Any) -> bytes:
 def reading(reader: _Reader, body: bytes) -> object:
     """What the engine takes from an answer, and why it cannot use it."""
     request = httpx.Request("POST", "http://127.0.0.1:9/v1/chat/completions")
-    response = httpx.Response(200, content=body, request=request)
     try:
-        answer = reader.read(response, [], {})
+        answer = reader.read(Received(200, {}, body, lambda: request), [], {})
     except UNREADABLE as error:
         return str(error)[:20]
     return completion_of(answer, "openai/m", None), unusable_reason(answer)
