@@ -24,6 +24,7 @@ from weakref import WeakKeyDictionary
 
 import aiohttp
 import httpx
+from aiohttp.http_exceptions import TransferEncodingError
 from yarl import URL
 
 from assizes.judge.models.provider_http import Received, body_of, received_by_httpx
@@ -255,7 +256,11 @@ class DirectCalls:
         # httpx's requests, responses and streams around those of aiohttp cost more than both.
         with self._parts.as_httpx_errors():
             async with session.request(**sending, data=body, **options) as response:
-                return Received(response.status, response.headers, await body_of(response), request)
+                try:
+                    content = await body_of(response)
+                except (RuntimeError, TransferEncodingError) as error:  # as litellm's transport
+                    raise httpx.ReadError(str(error)) from error
+                return Received(response.status, response.headers, content, request)
 
     async def _replay(
         self,

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-import aiohttp
 import httpx
-from aiohttp.http_exceptions import TransferEncodingError
 
 from assizes.judge.errors import ModelError
 from assizes.judge.models.provider_calls import model_error
+
+if TYPE_CHECKING:  # `assizes plan` needs nothing of it, and it takes long to import
+    import aiohttp
 
 FILE_TIMEOUT_S: Final = 600.0
 """Timeout of a request about a file: a file of requests may have 200 MB."""
@@ -189,14 +190,10 @@ async def body_of(response: aiohttp.ClientResponse) -> bytes:
 
     Raises:
         ModelError: the body is larger.
-        httpx.ReadError: the connection broke.
         httpx.DecodingError: the body is not in the encoding that its header names.
     """
     _check_size(response.headers.get("content-length", ""))
-    try:
-        body = await _joined(response.content.iter_any())
-    except (RuntimeError, TransferEncodingError) as error:  # as litellm's transport has it
-        raise httpx.ReadError(str(error)) from error
+    body = await _joined(response.content.iter_any())
     encoding = response.headers.get("content-encoding")
     return body if encoding is None else await _unpacked(body, encoding)
 
