@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -68,22 +69,34 @@ async def test_the_store_and_the_spool_are_closed_when_a_model_cannot_be(tmp_pat
     assert [file.exists() for file in spooled] == [False]
 
 
-def test_the_heap_is_frozen_and_garbage_sought_seldom_for_the_length_of_a_sitting_only():
+PYTHONS_OWN = (700, 10, 10)
+
+
+@pytest.fixture
+def a_usual_collector() -> Iterator[None]:
+    """The test process freezes its heap, and collects seldom; a program of a user does neither."""
     before = gc.get_threshold()
-    gc.unfreeze()  # what the test process froze at its start
+    gc.unfreeze()
+    gc.set_threshold(*PYTHONS_OWN)
+    yield
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("a_usual_collector")
+def test_the_heap_is_frozen_and_garbage_sought_seldom_for_the_length_of_a_sitting_only():
     with freeze_heap():
         assert gc.get_freeze_count() > 10_000
         assert gc.get_threshold() == SELDOM
     assert gc.get_freeze_count() == 0
-    assert gc.get_threshold() == before
+    assert gc.get_threshold() == PYTHONS_OWN
 
 
+@pytest.mark.usefixtures("a_usual_collector")
 def test_of_sittings_that_overlap_the_last_puts_the_settings_back():
-    before = gc.get_threshold()
     one, other = ExitStack(), ExitStack()
     one.enter_context(freeze_heap())
     other.enter_context(freeze_heap())
     one.close()
     assert gc.get_threshold() == SELDOM
     other.close()
-    assert gc.get_threshold() == before
+    assert gc.get_threshold() == PYTHONS_OWN
