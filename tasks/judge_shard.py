@@ -116,12 +116,13 @@ async def hear_shard(
     Raises what `judge_shard` raises, and commits nothing. Cancelling this call ends the asking of
     the whole run: calls in flight have `INTERRUPT_GRACE_S` to be answered and cached.
     """
-    # In a thread: the event loop serves the calls of the other shards.
-    records = await asyncio.to_thread(
-        lambda: list(
-            read_shard(shard, context.config.transcripts, context.spool, context.preprocessor)
+    async with context.reading:
+        # In a thread: the event loop serves the calls of the other shards.
+        records = await asyncio.to_thread(
+            lambda: list(
+                read_shard(shard, context.config.transcripts, context.spool, context.preprocessor)
+            )
         )
-    )
     failpoint("shard.read")
     due = frozenset(shard.due_positions())
     for record in records:

@@ -20,7 +20,7 @@ from assizes.judge.verdicts.run_outcome import REGRESSION
 from assizes.tasks.context.artifacts import publish_artifacts
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.reports.render.prometheus import write_metrics
-from assizes.tasks.reports.stored import render_stored_report
+from assizes.tasks.reports.stored import read_report, write_report_files
 from assizes.tasks.runs.stored_runs import is_about_newest_day
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord, Store
@@ -51,17 +51,19 @@ async def publish_report(
     context: RunContext, run: PlannedRun, summary: RunSummary, comparison: RunComparison | None
 ) -> dict[str, str]:
     """Write the reports, create the artifacts, emit the events; returns the reports by suffix."""
-    data, links = await asyncio.to_thread(
-        render_stored_report, context.store, run.record, comparison, context.config.report
+    report = await asyncio.to_thread(read_report, context.store, run.record, comparison)
+    links, _ = await asyncio.gather(
+        asyncio.to_thread(write_report_files, report, context.config.report),
+        asyncio.to_thread(context.store.settle),  # nothing is read meanwhile
     )
-    await publish_artifacts(data, links)
+    await publish_artifacts(report.data, links)
     if (folder := context.config.report.metrics) is not None:
         try:
             await asyncio.to_thread(_write_metrics, context.store, run.record, folder)
         except AssizesError as error:  # only logged: the run is judged and paid for
             log.warning("%s", error)
     address = report_address(run.run_id, links.get("html"), context.config.notify.base_url)
-    names, payload = run_events(run.record, summary, data, address)
+    names, payload = run_events(run.record, summary, report.data, address)
     resource = run_resource(run.run_id, run.record.name) | {"assizes.trigger": run.record.trigger}
     for name in names:
         emit_event(name, resource=dict(resource), payload=dict(payload))

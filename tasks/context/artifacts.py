@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,13 +88,17 @@ async def publish_artifacts(
         }
         for metric in data["metrics"]
     ]
+    artifacts: list[Coroutine[Any, Any, UUID]] = [
+        acreate_markdown_artifact(text, key=f"{report}-{name}", description=verdict),
+        acreate_table_artifact(rows, key=f"{metrics}-{name}", description=verdict),
+    ]
+    if "html" in links:
+        link = link_uri(links["html"])
+        key = f"{report}-link-{name}"
+        artifacts.append(acreate_link_artifact(link, "the full report", key, verdict))
     # The run is judged, paid for and stored without the server.
     with ignore_server_errors("the report"):
-        await acreate_markdown_artifact(text, key=f"{report}-{name}", description=verdict)
-        await acreate_table_artifact(rows, key=f"{metrics}-{name}", description=verdict)
-        if "html" in links:
-            link = link_uri(links["html"])
-            await acreate_link_artifact(link, "the full report", f"{report}-link-{name}", verdict)
+        await asyncio.gather(*artifacts)
 
 
 def link_uri(path: str) -> str:

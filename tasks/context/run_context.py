@@ -96,6 +96,7 @@ class RunContext:
             from assizes.tasks.distribute.shared_limits import PrefectLeases
 
             self._leases = PrefectLeases(config.limits)
+        self.reading = asyncio.Lock()  # of shards: a first one is heard while the next are read
         self._engine: Engine | None = None  # opened by `engine_for`, as it needs the id of the run
 
     def prices(self) -> dict[str, Any]:

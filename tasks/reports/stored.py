@@ -105,19 +105,6 @@ def corrected_detail(store: Store, record: RunRecord) -> Corrected | None:
     return corrected_part(corrected_numbers(store, record.run_id), summary)
 
 
-def render_stored_report(
-    store: Store, record: RunRecord, comparison: RunComparison | None, target: ReportConfig
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Read and write the report of a run; returns its data, and where each file is, by suffix.
-
-    Raises:
-        ConfigurationError: the files cannot be written to the configured place.
-    """
-    report = read_report(store, record, comparison)
-    data = report.with_conversations()
-    return report.data, write_report(data, target.uri, target.storage_options)
-
-
 def write_report_files(report: StoredReport, target: ReportConfig) -> dict[str, str]:
     """Write the files of a report; returns where each file is, by its suffix.
 

@@ -136,6 +136,12 @@ class LentConnection:
             finally:
                 self._lend_if_wanted()
 
+    def checkpoint(self) -> None:
+        """Write the write-ahead log into the file, as a close does; not where the file is damaged."""
+        with self.exclusive() as con:
+            if not self._is_damaged:
+                con.execute("checkpoint")
+
     @contextmanager
     def query_connection(self) -> Iterator[Connection]:
         """A connection to the same file for one query, with temporary tables of its own.

@@ -30,6 +30,9 @@ TYPES: Final[dict[Any, str]] = {  # DuckDB's name of each polars type
 _READER_TABLES: Final = ("_meta", "_identity", "calibrations")  # a file may lack them
 _BLOCK_ROWS: Final = 1 << 15  # rows that a scan reads at a time
 _SMALL_ROWS: Final = 1 << 12  # rows that a scan reads once for all queries but the first
+_OWN_ROWS: Final = {"cases": 1 << 15, "scores": 1 << 15}
+"""The same, by table, for the process that writes a run: its summary and report ask dozens of times.
+Rows of `asks` are ten times as long."""
 _ROW_GROUP: Final = 122_880  # rows in a row group of a DuckDB file
 
 
@@ -208,13 +211,20 @@ def row_span(con: Connection, table: str, run_id: str) -> range:
 
 
 def lazy_rows(
-    connect: Callable[[], AbstractContextManager[Connection]], table: str, run_id: str, span: range
+    connect: Callable[[], AbstractContextManager[Connection]],
+    table: str,
+    run_id: str,
+    span: range,
+    *,
+    by_writer: bool = False,
 ) -> pl.LazyFrame:
     """A lazy frame of the rows of a run whose row ids lie in a span.
 
     A query reads only its own columns, block by block, each in a transaction of `connect`. Of a
-    short span, the second query reads all rows, and the frame keeps them for those after it.
+    short span, the second query reads all rows, and the frame keeps them for those after it. A span
+    of the process that writes the run (`by_writer`) may be longer and still be short.
     """
+    small = _OWN_ROWS.get(table, _SMALL_ROWS) if by_writer else _SMALL_ROWS
     queries = 0
     kept: pl.DataFrame | None = None
 
@@ -233,7 +243,7 @@ def lazy_rows(
         columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:  # polars passes columns, filter, row limit, batch size
         left = len(span) if limit is None else limit
-        if 0 < len(span) <= _SMALL_ROWS:
+        if 0 < len(span) <= small:
             yield of_short_span(columns or list(TABLES[table]), predicate).head(left)
             return
         for start in span[::_BLOCK_ROWS]:

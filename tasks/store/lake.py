@@ -337,6 +337,9 @@ class ParquetStore(Closing):
         """Table calibrations in order of time."""
         return self._comparisons.calibrations()
 
+    def settle(self) -> None:
+        """Do nothing: a lake keeps nothing back."""
+
     def close(self) -> None:
         """Do nothing: a lake keeps nothing open."""
 

@@ -165,5 +165,8 @@ class Store(AbstractContextManager["Store", None], Protocol):
     def derived(self) -> DerivedTables:
         """Tables that are made of the store's rows, and can be made again."""
 
+    def settle(self) -> None:
+        """Do now what a close would have to do first; a close is then quick."""
+
     def close(self) -> None:
         """Release the store; closing it again does nothing."""

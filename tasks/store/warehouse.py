@@ -9,8 +9,9 @@ import hashlib
 import threading
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import datetime
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from assizes.tasks.store.record import Counts, Frames, RunLock, RunRecord, check
 from assizes.tasks.store.run_names import resolve_run, run_names
 
 _FIND_RUN: Final = "select 1 from runs where run_id = ?"
+_OWN_FRAMES: Final = 4  # frames that the scans of a writer share: cases, scores, asks, one more
 
 
 class DuckDBStore(Closing):
@@ -54,6 +56,9 @@ class DuckDBStore(Closing):
         # Runs that a reading found; no run is ever removed from a file, but one may fail to begin.
         self._known_ids: set[str] = set()
         writing = writing or in_memory
+        # Scans of a writer share their frames, which keep rows: nobody else changes the file.
+        rows = partial(duckdb_rows.lazy_rows, self._transaction, by_writer=writing)
+        self._frame_of = lru_cache(maxsize=_OWN_FRAMES if writing else 0)(rows)
         if writing:
             duckdb_file.set_aside_old_journal(uri, path, self._journal)
         self._file = LentConnection(
@@ -235,7 +240,7 @@ class DuckDBStore(Closing):
             run_id = self._full_id(con, run_id)
             # New rows get higher row ids: the frame shows the rows of now, whenever it is collected.
             span = duckdb_rows.row_span(con, name, run_id)
-        return duckdb_rows.lazy_rows(self._transaction, name, run_id, span)
+        return self._frame_of(name, run_id, span)
 
     def rows_of_cases(
         self,
@@ -270,10 +275,10 @@ class DuckDBStore(Closing):
             statement = "update _commits set sha = sha[:64] || ' ' || ? where run_id = ?"
             con.execute(statement, [uuid.uuid4().hex, run_id])
         failpoint("warehouse.forget.after")
+        self._frame_of.cache_clear()
         with self._transaction() as con:
             self._journal.catch_up(duckdb_file.read_commit_state(con))
-        with self._file.exclusive() as con:
-            con.execute("checkpoint")  # so that the write-ahead log does not keep the rows
+        self._file.checkpoint()  # so that the write-ahead log does not keep the rows
 
     def acquire_lock(self, run_id: str, until: datetime) -> None:
         """Say in the mark of the writer that this process works on a run."""
@@ -343,9 +348,15 @@ class DuckDBStore(Closing):
         with self._transaction() as con:
             return duckdb_rows.rows_of(con, "calibrations")
 
+    def settle(self) -> None:
+        """Write the log into the file; a log that cannot be written stays beside it."""
+        with suppress(StoreError):
+            self._file.checkpoint()
+
     def close(self) -> None:
         """Close the file, so that another process may write to it."""
         failpoint("warehouse.close.before")
+        self._frame_of.cache_clear()
         self._file.close()
         failpoint("warehouse.close.after")
 

@@ -26,7 +26,7 @@ from assizes.judge.models.model import Completion
 from assizes.tasks.context.run_context import open_run_context
 from assizes.tasks.judge_shard import judge_shard
 from assizes.tasks.plan import RunRequest, plan_run
-from assizes.tasks.reports.stored import render_stored_report
+from assizes.tasks.reports.stored import read_report, write_report_files
 from assizes.tasks.runtime import failpoints
 from assizes.tasks.spending.reply_cache import FileReplyCache
 from assizes.tasks.store import Store, open_store, rebuild_store
@@ -171,7 +171,8 @@ async def _evaluate(child: Child, wanted: RunConfig, run_id: str) -> None:
         ended, _ = await summarise_run.fn(room, planned, has_lost_shards=False)
         against = await compare_with_baseline.fn(room, ended)
         if child.reporting and run_id != RUNS[0]:
-            render_stored_report(room.store, ended.record, against.comparison, wanted.report)
+            report = read_report(room.store, ended.record, against.comparison)
+            write_report_files(report, wanted.report)
 
 
 def rows_of_runs(store: Store) -> dict[str, str]:

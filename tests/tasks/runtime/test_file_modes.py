@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 import assizes
 from assizes.judge.config.run import ReportConfig, RunConfig
-from assizes.tasks.reports.stored import render_stored_report
+from assizes.tasks.reports.stored import read_report, write_report_files
 from assizes.tasks.spending.ledger_file import open_ledger_file
 from assizes.tasks.spending.reply_cache import _write_whole
 from assizes.tasks.store import existing_store
@@ -37,7 +37,7 @@ with open_ledger_file("kept/ledger.db") as ledger:
 _write_whole("kept/replies/ab/reply", b"{}")
 with existing_store(config.store) as store:
     record = store.run(store.runs()["run_id"][0])
-    render_stored_report(store, record, None, ReportConfig(uri="reports"))
+    write_report_files(read_report(store, record, None), ReportConfig(uri="reports"))
 """
 
 _WORKER = {"PREFECT__FLOW_RUN_ID": "0"}
