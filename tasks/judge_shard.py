@@ -116,7 +116,7 @@ async def hear_shard(
     Raises what `judge_shard` raises, and commits nothing. Cancelling this call ends the asking of
     the whole run: calls in flight have `INTERRUPT_GRACE_S` to be answered and cached.
     """
-    async with context.reading:
+    async with context.shard_read_lock:
         # In a thread: the event loop serves the calls of the other shards.
         records = await asyncio.to_thread(
             lambda: list(

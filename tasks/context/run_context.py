@@ -96,7 +96,8 @@ class RunContext:
             from assizes.tasks.distribute.shared_limits import PrefectLeases
 
             self._leases = PrefectLeases(config.limits)
-        self.reading = asyncio.Lock()  # of shards: a first one is heard while the next are read
+        # Shards are read one after the other: the cases of the first are heard meanwhile.
+        self.shard_read_lock = asyncio.Lock()
         self._engine: Engine | None = None  # opened by `engine_for`, as it needs the id of the run
 
     def prices(self) -> dict[str, Any]:

@@ -31,8 +31,8 @@ _READER_TABLES: Final = ("_meta", "_identity", "calibrations")  # a file may lac
 _BLOCK_ROWS: Final = 1 << 15  # rows that a scan reads at a time
 _SMALL_ROWS: Final = 1 << 12  # rows that a scan reads once for all queries but the first
 _OWN_ROWS: Final = {"cases": 1 << 15, "scores": 1 << 15}
-"""The same, by table, for the process that writes a run: its summary and report ask dozens of times.
-Rows of `asks` are ten times as long."""
+"""The rows that a scan of the writing process reads once, by table: a summary and a report make dozens
+of queries. Of other tables, such as `asks`, whose rows are ten times as long, `_SMALL_ROWS` counts."""
 _ROW_GROUP: Final = 122_880  # rows in a row group of a DuckDB file
 
 

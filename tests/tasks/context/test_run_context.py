@@ -83,7 +83,7 @@ def a_usual_collector() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("a_usual_collector")
-def test_the_heap_is_frozen_and_garbage_sought_seldom_for_the_length_of_a_sitting_only():
+def test_the_heap_is_frozen_and_garbage_sought_seldom_for_the_length_of_a_run_only():
     with freeze_heap():
         assert gc.get_freeze_count() > 10_000
         assert gc.get_threshold() == SELDOM
@@ -92,7 +92,7 @@ def test_the_heap_is_frozen_and_garbage_sought_seldom_for_the_length_of_a_sittin
 
 
 @pytest.mark.usefixtures("a_usual_collector")
-def test_of_sittings_that_overlap_the_last_puts_the_settings_back():
+def test_of_runs_that_overlap_the_last_puts_the_settings_back():
     one, other = ExitStack(), ExitStack()
     one.enter_context(freeze_heap())
     other.enter_context(freeze_heap())
