@@ -112,7 +112,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.server)
         if needs_server or (shares_setup(item) and not item.get_closest_marker("xdist_group")):
             file = item.nodeid.partition("::")[0]
-            item.add_marker(pytest.mark.xdist_group("web" if "/web/" in file else file))
+            shares_pages = "served" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("web" if shares_pages else file))
 
 
 @pytest.hookimpl(trylast=True)

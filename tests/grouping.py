@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,28 @@ def group_of(item: pytest.Item) -> str | None:
     return "_".join(sorted(names)) or None
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Have xdist give out the tests in the order of this module."""
+    config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(trylast=True)  # after `-m` has chosen
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first, so that no process works on it when the others have ended.
+
+    These are groups with a test of the mark `long`, then large groups, then the tests of no group.
+    """
+    units = [group_of(item) or item.nodeid for item in items]
+    sizes = Counter(units)
+    long = {
+        unit for item, unit in zip(items, units, strict=True) if item.get_closest_marker("long")
+    }
+    order = {
+        item: (unit not in long, -sizes[unit]) for item, unit in zip(items, units, strict=True)
+    }
+    items.sort(key=order.__getitem__)
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist says that the tests are known
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Write the groups of the tests; every process writes the same."""
@@ -41,7 +64,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 class Scheduling(LoadGroupScheduling):
-    """Gives out groups as a whole, the largest first, then the tests of no group one by one."""
+    """Gives out groups as a whole, and the tests of no group one by one."""
 
     @cached_property
     def _groups(self) -> dict[str, str]:

@@ -29,13 +29,17 @@ def test_of_a_group(group, number):
 @pytest.mark.parametrize("number", range(20))
 def test_of_none(number):
     tell("none")
+
+@pytest.mark.long
+def test_long():
+    tell("long")
 """
 
 
 @pytest.mark.full
-def test_a_group_runs_in_one_process(tmp_path: Path):
+def test_a_group_runs_in_one_process_and_what_takes_long_comes_first(tmp_path: Path):
     (tmp_path / "test_some.py").write_text(TESTS)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = long\n")
     words = ["-q", "-p", "tests.grouping", "-p", "no:randomly", "-n", "2", "--dist", "loadgroup"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words],
@@ -46,10 +50,11 @@ def test_a_group_runs_in_one_process(tmp_path: Path):
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert "32 passed" in done.stdout
+    assert "33 passed" in done.stdout
+    told = [line.split() for line in (tmp_path / "told").read_text().splitlines()]
+    assert "long" in {name for name, _ in told[:2]}
     processes = defaultdict(set)
-    for line in (tmp_path / "told").read_text().splitlines():
-        name, worker = line.split()
+    for name, worker in told:
         processes[name].add(worker)
     assert (len(processes["a"]), len(processes["b"])) == (1, 1)
     assert len(processes["none"]) == 2

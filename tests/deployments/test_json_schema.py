@@ -165,6 +165,7 @@ def mend(file: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.long
 def test_each_command_prints_what_its_schema_says(folder: Path, prefect_server: str):
     faults: dict[str, Any] = {}
     for command, words in COMMANDS.items():

@@ -19,7 +19,7 @@ import pytest
 from tests.command import assizes
 from tests.outward import PYTHONPATH
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -84,6 +84,7 @@ def answered(ledger: Path) -> int:
 
 
 @pytest.mark.full
+@pytest.mark.long
 async def test_every_day_is_a_run_and_neither_an_empty_nor_a_broken_one_ends_the_others(
     tmp_path: Path,
 ):

@@ -17,7 +17,7 @@ from tests.doubles.fixtures import OPENAI_KEY, running_openai_server
 from tests.flows.test_evaluate import written
 from tests.server.house import descendants
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.long]
 
 CASES = 24
 CONFIG = """

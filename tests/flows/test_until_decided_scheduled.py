@@ -137,6 +137,7 @@ async def test_a_night_killed_between_its_looks_makes_the_same_decision(
 
 
 @pytest.mark.full
+@pytest.mark.long
 async def test_a_backfill_compares_each_day_on_its_way_and_goes_on_where_it_was_killed(
     tmp_path: Path, prefect_server: str, caplog: pytest.LogCaptureFixture
 ):

@@ -24,7 +24,7 @@ from tests.flows.test_evaluate import outcome_of, tables
 from tests.flows.test_until_decided import passes
 from tests.flows.test_workers import partition_runs, same_rows
 
-pytestmark = [pytest.mark.full, pytest.mark.usefixtures("prefect_server")]
+pytestmark = [pytest.mark.full, pytest.mark.long, pytest.mark.usefixtures("prefect_server")]
 
 POOL = "decided"
 STATISTICS = {"baseline": "latest", "mode": "statistics", "margin": 30.0}

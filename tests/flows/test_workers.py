@@ -23,7 +23,7 @@ from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_serv
 from tests.doubles.workers import kill_host, online, registered, running_workers
 from tests.flows.test_evaluate import PER_RUN, config, outcome_of, tables, written
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.long]
 
 POOL = "spread"
 NAMES = ("one", "two")

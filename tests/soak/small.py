@@ -56,6 +56,7 @@ _spawn.set_forkserver_preload(
         "assizes.judge.heuristic.answers",
         "botocore.exceptions",
         "s3fs",
+        "tests.soak.preloaded",
     ]
 )
 

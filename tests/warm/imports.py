@@ -65,7 +65,8 @@ def import_libraries() -> list[KeptPackage]:
     for package in (judge, flows, tasks):
         for name in _modules_of(package):
             importlib.import_module(name)
-    _make_lasting()
+    cli.command_line()
+    make_lasting()
     os.environ.clear()
     os.environ.update(before)
     kept = [KeptPackage("litellm", lambda: None)]
@@ -75,11 +76,10 @@ def import_libraries() -> list[KeptPackage]:
     return kept
 
 
-def _make_lasting() -> None:
-    """Make what depends on our code alone, and what a process makes once: a second and a half."""
+def make_lasting() -> None:
+    """Make what depends on our code alone, and what a process that runs flows makes once: a second."""
     from assizes.tasks.reports.render import html
 
-    cli.command_line()
     any(matching_families(""))
     environment = html._environment()
     for name in environment.list_templates(extensions=["j2"]):

@@ -65,8 +65,9 @@ def session(folder: Path, tests: str, *words: str, config: str = CONFIG) -> tupl
     environment = {
         **{name: text for name, text in os.environ.items() if not name.startswith("PYTEST")},
         "PYTHONPATH": f"{PYTHONPATH}:{ROOT}",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # those of other packages take a second of each process
     }
-    plugins = ("-p", "assizes.pytest", "-p", "no:randomly", "-p", "no:cacheprovider")
+    plugins = ("-p", "assizes.pytest", "-p", "xdist", "-p", "no:cacheprovider")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, "--junitxml=junit.xml", *words, "."],
         cwd=folder,

@@ -15,6 +15,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.command import assizes
 from tests.deployments.web.conftest import STORE, Served, ask, serving
+from tests.drawn import examples
 from tests.tasks.reports.sample import DESCRIBED
 
 
@@ -239,6 +240,7 @@ def test_a_store_that_is_not_there_is_a_problem_and_not_a_crash(tmp_path: Path):
 
 
 @pytest.mark.full
+@pytest.mark.hypothesis  # so that `make fuzz` runs it
 def test_every_answer_to_generated_requests_is_a_documented_one(served: Served):
     schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
     asked: set[str] = set()
@@ -254,9 +256,7 @@ def test_every_answer_to_generated_requests_is_a_documented_one(served: Served):
 
 def _generated(operation: Any, asked: set[str]) -> None:
     @given(case=operation.as_strategy())
-    @settings(
-        max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None
-    )
+    @settings(examples(25), suppress_health_check=list(HealthCheck), database=None)
     def put(case: Any) -> None:
         asked.add(operation.label)
         answer = case.call()

@@ -16,7 +16,7 @@ from tests.doubles.langfuse_scores import KEYS, Generation, LangfuseScores
 from tests.doubles.otlp_logs import OtlpLogs
 from tests.tasks.publishing.sample import RUN_ID, stored, traced_run
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.long]
 
 KILLS = 20
 CASES = tuple(f"{n:032x}" for n in range(1, 401))

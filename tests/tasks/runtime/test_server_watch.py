@@ -13,7 +13,7 @@ import pytest
 from assizes.judge.errors import ServerDied
 from assizes.tasks.runtime.server_watch import CHECK_INTERVAL_S, DEAD_AFTER_S, end_with_server
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.long]
 
 
 @contextmanager

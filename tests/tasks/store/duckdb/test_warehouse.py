@@ -356,6 +356,7 @@ for number in range(100_000):
 
 
 @pytest.mark.full
+@pytest.mark.long
 def test_readers_beside_a_writer_never_take_its_last_commits_for_lost(duckdb_place):
     # DuckDB reads the header before it locks the file: about one of a thousand readers was told
     # that the file is damaged, more often on a busy machine.
