@@ -19,6 +19,7 @@ from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.run_outcome import REGRESSION
 from assizes.tasks.context.artifacts import publish_artifacts
 from assizes.tasks.context.run_context import PlannedRun, RunContext
+from assizes.tasks.reports.render import charts  # noqa: F401  # else a run would import Altair at its end
 from assizes.tasks.reports.render.prometheus import write_metrics
 from assizes.tasks.reports.stored import read_report, write_report_files
 from assizes.tasks.runs.stored_runs import is_about_newest_day

@@ -9,7 +9,7 @@ import altair as alt
 
 from assizes.tasks.recorded.table import WorthRow
 from assizes.tasks.recorded.values import ALL
-from assizes.tasks.reports.render import html
+from assizes.tasks.reports.render import charts
 
 WIDTH: Final = 480  # of a panel, in pixels
 STEP: Final = 18  # height of a judge's line, in pixels
@@ -20,22 +20,22 @@ _KINDS: Final = {"recorded": "main", "floor": "bad", "model": "text"}
 
 def kappa_chart(rows: Sequence[WorthRow]) -> str:
     """The chart as SVG, in the colours of a light page."""
-    theme = html.LIGHT
+    theme = charts.LIGHT
     panels = []
     for dataset, task in dict.fromkeys((row.dataset, row.task) for row in rows):
         own = [row for row in rows if (row.dataset, row.task) == (dataset, task)]
         panels.append(_panel(f"{dataset}: {task}", own, theme))
     drawing = alt.vconcat(*panels, spacing=18)
-    return html.svg_of(drawing, theme, background="white", padding=10)
+    return charts.svg_of(drawing, theme, background="white", padding=10)
 
 
 def line_label(row: WorthRow) -> str:
     """The judge, with the part of the set that it is about."""
     part = "" if row.part == ALL else f" on {row.part}"
-    return html.label_of(f"{row.judge}{part}")
+    return charts.label_of(f"{row.judge}{part}")
 
 
-def _panel(title: str, rows: Sequence[WorthRow], theme: html.Theme) -> Any:
+def _panel(title: str, rows: Sequence[WorthRow], theme: charts.Theme) -> Any:
     values = [
         {
             "judge": line_label(row),
@@ -51,7 +51,7 @@ def _panel(title: str, rows: Sequence[WorthRow], theme: html.Theme) -> Any:
         alt.InlineData(values),
         width=WIDTH,
         height=STEP * len(values),
-        title=alt.TitleParams(html.label_of(title), anchor="start", frame="group", fontSize=13),
+        title=alt.TitleParams(charts.label_of(title), anchor="start", frame="group", fontSize=13),
     ).encode(y=alt.Y("judge:N", title=None, sort=None, axis=LABELS))
     scale = alt.Scale(domain=[-0.7, 1])
     x_axis = alt.Axis(title="kappa with its 95 % interval; the tick is the agreement of people")

@@ -9,14 +9,14 @@ from typing import Any, Final
 import altair as alt
 
 from assizes.judge.calibration.record import Calibration
-from assizes.tasks.reports.render import html
+from assizes.tasks.reports.render import charts
 
 HEIGHT: Final = 150  # of the drawing, in pixels
 
 DatedCalibration = tuple[datetime, Calibration]
 
 
-def calibration_chart(metric: str, dated: Sequence[DatedCalibration]) -> html.ChartImage | None:
+def calibration_chart(metric: str, dated: Sequence[DatedCalibration]) -> charts.ChartImage | None:
     """The chart of the calibrations of a metric; `None` where no kappa is defined."""
     values = [
         {
@@ -24,7 +24,7 @@ def calibration_chart(metric: str, dated: Sequence[DatedCalibration]) -> html.Ch
             "kappa": calibration.cited_kappa.value,
             "low": calibration.cited_kappa.low,
             "high": calibration.cited_kappa.high,
-            "judge": html.label_of(calibration.judge),
+            "judge": charts.label_of(calibration.judge),
         }
         for at, calibration in dated
         if calibration.cited_kappa.value is not None
@@ -32,16 +32,16 @@ def calibration_chart(metric: str, dated: Sequence[DatedCalibration]) -> html.Ch
     if not values:
         return None
     last = values[-1]["kappa"]
-    title = f"Kappa of {html.label_of(metric)} over time, with its 95 % interval"
+    title = f"Kappa of {charts.label_of(metric)} over time, with its 95 % interval"
     text = (
         f"Chart of {len(values)} kappas over time; the last is {last:.2f}. "
         "The table of calibrations holds every figure."
     )
-    return html.themed_chart(title, text, lambda theme: _drawing(values, theme), padding=8)
+    return charts.themed_chart(title, text, lambda theme: _drawing(values, theme), padding=8)
 
 
-def _drawing(values: Sequence[dict[str, Any]], theme: html.Theme) -> Any:
-    base = alt.Chart(alt.InlineData(list(values)), width=html.WIDTH, height=HEIGHT).encode(
+def _drawing(values: Sequence[dict[str, Any]], theme: charts.Theme) -> Any:
+    base = alt.Chart(alt.InlineData(list(values)), width=charts.WIDTH, height=HEIGHT).encode(
         x=alt.X(
             "at:T",
             title=None,

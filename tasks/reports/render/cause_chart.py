@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import altair as alt
 
-from assizes.tasks.reports.render import html
+from assizes.tasks.reports.render import charts
 
 HEIGHT: Final = 140  # in pixels
 
 
-def cause_chart(name: str, points: Sequence[Any]) -> html.ChartImage:
+def cause_chart(name: str, points: Sequence[Any]) -> charts.ChartImage:
     """One drawing for light and for dark pages.
 
     `points` have `at` (a time), `share`, `low` and `high` (0..1, or `None`), the oldest first.
@@ -25,14 +25,14 @@ def cause_chart(name: str, points: Sequence[Any]) -> html.ChartImage:
         }
         for point in points
     ]
-    title = html.label_of(name)
+    title = charts.label_of(name)
     text = f"Line chart of the share of {title} in {len(points)} runs; the table has the numbers."
-    return html.themed_chart(title, text, lambda theme: _drawing(values, theme), padding=8)
+    return charts.themed_chart(title, text, lambda theme: _drawing(values, theme), padding=8)
 
 
-def _drawing(values: list[dict[str, Any]], theme: html.Theme) -> Any:
+def _drawing(values: list[dict[str, Any]], theme: charts.Theme) -> Any:
     axis = alt.Axis(format="%d %b", tickCount=4)
-    base = alt.Chart(alt.InlineData(values), width=html.WIDTH, height=HEIGHT).encode(
+    base = alt.Chart(alt.InlineData(values), width=charts.WIDTH, height=HEIGHT).encode(
         x=alt.X("at:T", title=None, axis=axis, scale=alt.Scale(type="utc"))
     )
     line = base.encode(y=alt.Y("share:Q", title="% of the judged cases"))

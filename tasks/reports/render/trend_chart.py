@@ -10,7 +10,7 @@ from typing import Any, Final
 import altair as alt
 
 from assizes.judge.history.trends import Trend, Trends
-from assizes.tasks.reports.render import html
+from assizes.tasks.reports.render import charts
 
 MAX_SERIES: Final = 12  # series that are drawn, at most
 HEIGHT: Final = 110  # height of the panel of one series, in pixels
@@ -20,7 +20,7 @@ _MAX_DRAWN: Final = 60
 """Charts of the last pages that a server keeps; each takes some 60 kB."""
 
 
-def trend_charts(trends: Trends) -> list[html.ChartImage]:
+def trend_charts(trends: Trends) -> list[charts.ChartImage]:
     """A drawing of each of at most twelve series, for light and for dark pages.
 
     Those that left their reference come first.
@@ -31,10 +31,11 @@ def trend_charts(trends: Trends) -> list[html.ChartImage]:
 def trend_chart(trends: Trends) -> str:
     """One SVG with the same series as panels; runs with a signal are marked."""
     panels = [
-        _panel(trend, html.LIGHT).properties(title=_title(trend)) for trend in _first_series(trends)
+        _panel(trend, charts.LIGHT).properties(title=_title(trend))
+        for trend in _first_series(trends)
     ]
     drawing = alt.vconcat(*panels, spacing=14).resolve_scale(x="shared", y="independent")
-    return html.svg_of(drawing, html.LIGHT, background="white", padding=8)
+    return charts.svg_of(drawing, charts.LIGHT, background="white", padding=8)
 
 
 def _first_series(trends: Trends) -> list[Trend]:
@@ -48,15 +49,15 @@ def _first_series(trends: Trends) -> list[Trend]:
 
 
 @lru_cache(maxsize=_MAX_DRAWN)  # a chart shows what its trend holds, and takes 0.1 s to draw
-def _chart(trend: Trend) -> html.ChartImage:
+def _chart(trend: Trend) -> charts.ChartImage:
     title = _title(trend)
     text = f"Line chart of {title}, {len(trend.points)} runs; the table above has the last value."
-    return html.themed_chart(title, text, lambda theme: _panel(trend, theme), padding=8)
+    return charts.themed_chart(title, text, lambda theme: _panel(trend, theme), padding=8)
 
 
 def _title(trend: Trend) -> str:
     name = f"{trend.series} [{trend.slice_of}]" if trend.slice_of else trend.series
-    return f"{html.label_of(name)}: {trend.state}"
+    return f"{charts.label_of(name)}: {trend.state}"
 
 
 def _time_axis(times: list[datetime], *, are_days: bool) -> alt.Axis:
@@ -73,7 +74,7 @@ def _time_axis(times: list[datetime], *, are_days: bool) -> alt.Axis:
     return alt.Axis(format=label, values=values)
 
 
-def _panel(trend: Trend, theme: html.Theme) -> Any:
+def _panel(trend: Trend, theme: charts.Theme) -> Any:
     points = [point.model_dump(mode="json") for point in trend.points]
     values = [
         {
@@ -92,7 +93,7 @@ def _panel(trend: Trend, theme: html.Theme) -> Any:
     are_days = all(point.at.time() == time.min for point in trend.points)
     axis = _time_axis([point.at for point in trend.points], are_days=are_days)
     # In UTC: west of it, the axis would show the beginning of a day as the day before.
-    base = alt.Chart(alt.InlineData(values), width=html.WIDTH, height=HEIGHT).encode(
+    base = alt.Chart(alt.InlineData(values), width=charts.WIDTH, height=HEIGHT).encode(
         x=alt.X("at:T", title=None, axis=axis, scale=alt.Scale(type="utc"))
     )
     scale = alt.Scale(zero=False)  # scores near 95 would be a flat line on an axis from 0

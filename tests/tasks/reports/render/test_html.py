@@ -19,7 +19,7 @@ from bs4 import BeautifulSoup
 from assizes.tasks import reports
 from assizes.tasks.reports import html_report, json_report
 from assizes.tasks.reports.formatting import clean, one_line
-from assizes.tasks.reports.render.html import charts
+from assizes.tasks.reports.render.charts import report_charts
 from tests.tasks.reports.render.hostile import PAYLOADS
 from tests.tasks.reports.sample import Run, Said, compared, incomplete, run, with_prompts
 
@@ -256,7 +256,7 @@ def hostile_charts() -> list[str]:
             "failure_codes": {"shown": codes[start : start + 12]},
             "scores": {"bins": []},
         }
-        drawn += [one for chart in charts(data).values() for one in (chart.light, chart.dark)]
+        drawn += [uri for one in report_charts(data).values() for uri in (one.light, one.dark)]
     assert len(drawn) >= 2 * len(PAYLOADS) // 12
     return drawn
 
@@ -382,7 +382,7 @@ def test_a_name_that_every_object_has_is_drawn_as_any_other(name: str, capfd):
         "failure_codes": {"shown": [{"code": name, "count": 3}, {"code": "other", "count": 2}]},
         "scores": {"bins": []},
     }
-    (chart,) = charts(data).values()
+    (chart,) = report_charts(data).values()
     drawing = base64.b64decode(chart.light.partition("base64,")[2]).decode()
     assert name in drawing
     assert "ERROR" not in capfd.readouterr().err
