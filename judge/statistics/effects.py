@@ -102,12 +102,13 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
 
     Among the tests with a value of at most q, a share of at most q is expected to be false.
     """
-    if not p_values:
-        return []
-    # Imported here, because scipy.stats is slow to import.
-    from scipy.stats import false_discovery_control  # type: ignore[import-untyped]  # it has no types
-
-    return list(map(float, false_discovery_control(p_values, method="bh")))
+    # As `scipy.stats.false_discovery_control`, which takes half a second to import.
+    adjusted, lowest = [0.0] * len(p_values), 1.0
+    ascending = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for rank, place in reversed(list(enumerate(ascending, start=1))):
+        lowest = min(lowest, p_values[place] * (len(p_values) / rank))
+        adjusted[place] = lowest
+    return adjusted
 
 
 EXACT_CLUSTERS: Final = 13

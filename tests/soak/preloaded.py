@@ -6,6 +6,6 @@ import importlib
 
 from tests.warm.imports import make_lasting
 
-for library in ("altair", "scipy.stats", "vl_convert"):
+for library in ("altair", "vl_convert"):
     importlib.import_module(library)
 make_lasting()

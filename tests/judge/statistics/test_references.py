@@ -251,6 +251,9 @@ def test_holm_and_benjamini_hochberg_are_their_definitions(p_values_given):
     ties = [len(ordered) - 1 - ordered[::-1].index(p_value) for p_value in p_values_given]
     assert holm(p_values_given) == near([stepped[place] for place in ties])
     assert benjamini_hochberg(p_values_given) == near([stepped_up[place] for place in by_place])
+    assert (
+        benjamini_hochberg(p_values_given) == stats.false_discovery_control(p_values_given).tolist()
+    )
 
 
 @pytest.mark.parametrize(
