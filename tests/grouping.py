@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first, so that no process works on it when the others have ended.
 
-    These are groups with a test of the mark `long`, then large groups, then the tests of no group.
+    Groups and tests with the mark `long` are first, then large groups, then the tests of no group.
     """
     units = [group_of(item) or item.nodeid for item in items]
     sizes = Counter(units)

@@ -32,6 +32,13 @@ def test_flows_start_without_what_only_some_runs_need():
     loaded = imported("import assizes.flows.nightly, assizes; assizes.evaluate")
     assert not loaded & {"sklearn", "scipy.stats", "scipy.optimize", "scipy.cluster", "pandas"}
     assert "prefect" in loaded
+    assert "altair" in loaded, "a run would import it at its end, where somebody waits"
+
+
+def test_what_draws_nothing_imports_no_charts():
+    loaded = imported("import assizes.deployments.commands.show, assizes; assizes.evaluate")
+    assert "polars" in loaded
+    assert "altair" not in loaded
 
 
 def imported(program: str) -> set[str]:
