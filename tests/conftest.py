@@ -38,6 +38,8 @@ watch(OUTWARD)
 os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
+# No test reads the task runs that a server keeps: keeping them takes it a sixth of its CPU.
+os.environ["PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_ENABLED"] = "false"
 # No test speaks TLS. Reading the certificates that the world trusts costs each client 20 ms of CPU, and
 # each flow run makes half a dozen clients: here they trust one.
 _CERTIFICATE = _SCRATCH / "certificate.pem"
