@@ -43,7 +43,8 @@ def shard_processes(of: int) -> list[int]:
     ]
 
 
-async def wait_for_answers(model: OpenAIServer, at_least: int, counted: str = "answered") -> None:
+async def wait_for(model: OpenAIServer, counted: str, at_least: int) -> None:
+    """Wait until a model has got so many `requests`, or has `answered` so many."""
     deadline = time.monotonic() + WAIT_S
     while model.stats()[counted] < at_least:
         assert time.monotonic() < deadline, "the run asks nothing"
@@ -106,7 +107,7 @@ async def test_the_process_of_the_run_judges_until_the_others_have_started_and_b
         wanted = settings(tmp_path / "both", slow, cases)
         with caplog.at_level("INFO", "assizes"):
             run = asyncio.create_task(outcome_of(wanted))
-            await wait_for_answers(slow, 1, "requests")  # the other may start before an answer
+            await wait_for(slow, "requests", 1)  # the other may start before an answer
             assert "has started and judges as well" not in caplog.text
             (other,) = shard_processes(os.getpid())
             deadline = time.monotonic() + WAIT_S
@@ -114,7 +115,7 @@ async def test_the_process_of_the_run_judges_until_the_others_have_started_and_b
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.1)
             answered = slow.stats()["answered"]
-            await wait_for_answers(slow, answered + IN_FLIGHT)
+            await wait_for(slow, "answered", answered + IN_FLIGHT)
             os.kill(other, signal.SIGKILL)
             outcome = await run
         stats = slow.stats()
@@ -129,7 +130,7 @@ async def test_the_process_of_the_run_judges_until_the_others_have_started_and_b
 async def test_the_shards_of_a_killed_process_go_to_another(tmp_path: Path, model, caplog):
     wanted = settings(tmp_path / "killed", model, 40, runner={"shards_in_flight": 1}, limits=NO_OWN)
     run = asyncio.create_task(outcome_of(wanted))
-    await wait_for_answers(model, 6)
+    await wait_for(model, "answered", 6)
     (victim, _) = shard_processes(os.getpid())
     os.kill(victim, signal.SIGKILL)
     outcome = await run
@@ -162,7 +163,7 @@ async def test_processes_end_with_the_killed_process_of_the_run(
     with subprocess.Popen(  # noqa: ASYNC220  # begun at once, and waited for only when it was killed
         command, cwd=folder, env={**inherited, **own}
     ) as parent:
-        await wait_for_answers(model, 8)
+        await wait_for(model, "answered", 8)
         orphans = shard_processes(parent.pid)
         parent.kill()
         killed_at = time.monotonic()
@@ -199,7 +200,7 @@ async def test_processes_share_budget_and_rate(tmp_path: Path, model):
 async def test_a_stopped_run_ends_in_every_process(tmp_path: Path, model):
     wanted = settings(tmp_path / "stopped", model, 40, limits={"max_in_flight": 2})
     run = asyncio.create_task(outcome_of(wanted, run_id="stopped-run"))
-    await wait_for_answers(model, 4)
+    await wait_for(model, "answered", 4)
     write_stop(wanted.limits.ledger, "stopped-run")
     outcome = await run
     assert outcome.conclusion == "Halted"
