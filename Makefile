@@ -17,8 +17,10 @@ WHEEL_VENV := .venv-wheel
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
+	@# The locked pip comes first: it installs the rest in half the time that the pip of an older Python takes.
+	sed '/^pip==/,/[^\\]$$/!d' requirements.lock | $(BIN)/python -m pip install --quiet --no-deps --require-hashes -r /dev/stdin
 	$(BIN)/python -m pip install --quiet --no-compile --no-deps --require-hashes -r requirements.lock
-	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true  # on all cores; pip would compile on one
+	$(BIN)/python -m compileall -qq -j 0 -x /tests/ .venv/lib || true  # on all cores; pip would compile on one
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
 	touch $(STAMP)
 

@@ -55,8 +55,9 @@ def _reports(figures: Figures, _folder: Path) -> None:
 def _pages(figures: Figures, folder: Path) -> None:
     """Active nodes in every kind of served page, as a browser parses them."""
     from tests.deployments.web import hostile_site as site
+    from tests.deployments.web.browser import CHROMIUM
 
-    if site.CHROMIUM is None:
+    if CHROMIUM is None:
         figures.missing("pages with active nodes")
         return
     with (

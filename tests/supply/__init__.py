@@ -27,7 +27,7 @@ KNOWN = Path(__file__).with_name("known_bad.toml")
 LAYERS = ("judge", "tasks", "flows", "deployments")
 
 OWN = "assizes"
-TOOLS = frozenset({"pip", "setuptools"})
+TOOLS = frozenset({"setuptools"})
 """They come with the environment itself, before anything is locked."""
 
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 from urllib.parse import quote, urlencode
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.formats import native_line
 from assizes.tasks.store import open_store
 from tests.builders import agent, call, case, result, user
 from tests.command import ROOT, assizes
+from tests.deployments.web.browser import running_browser
 from tests.deployments.web.conftest import serving
 from tests.hostile import XSS
 from tests.tasks.reports.sample import Said, run
 from tests.tasks.stored_runs import put
 
-CHROMIUM: Final = shutil.which("chromium")
 TOML = """
 name = "hostile"
 [transcripts]
@@ -147,15 +145,13 @@ class Tab:
 @contextmanager
 def opened_tab(url: str) -> Iterator[Tab]:
     """Open a page in a browser of its own, which is closed when the block ends."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with running_browser() as browser:
         page = browser.new_page()
         tab = Tab(page, [], [])
         page.on("request", lambda request: tab.asked.append(request.url))
         page.on("dialog", lambda dialog: (tab.dialogs.append(dialog.message), dialog.dismiss()))
         page.goto(url)
         yield tab
-        browser.close()
 
 
 def active_parts(

@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.command import assizes
+from tests.deployments.web.browser import in_browser
 from tests.deployments.web.conftest import STORE, Served, environment_without_prefect, serving
 from tests.deployments.web.desk_site import TOKEN, DeskSite, copied_store, sign_in
 from tests.deployments.web.test_pages import (
-    CHROMIUM,
     OPEN_ALL,
     SCHEMES,
     WIDTHS,
@@ -24,7 +24,7 @@ from tests.deployments.web.test_pages import (
 
 __all__ = ["browser", "tab"]
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+pytestmark = in_browser
 
 
 @pytest.fixture(scope="module")

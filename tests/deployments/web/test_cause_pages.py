@@ -11,10 +11,10 @@ from playwright.sync_api import expect
 from assizes.judge.config.run import StoreConfig
 from assizes.tasks.runs.run_causes import causes_of_run
 from assizes.tasks.store import open_store
+from tests.deployments.web.browser import in_browser
 from tests.deployments.web.conftest import Served, ask, environment_without_prefect, serving
 from tests.deployments.web.desk_site import TOKEN, DeskSite, sign_in
 from tests.deployments.web.test_pages import (
-    CHROMIUM,
     OPEN_ALL,
     SCHEMES,
     WIDTHS,
@@ -29,7 +29,6 @@ from tests.tasks.store.failing_nights import RUDE, RUDE_CASES, WRONG_CASES, nigh
 __all__ = ["browser", "tab"]
 
 pytestmark = pytest.mark.full
-in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
 
 def filled(folder: Path) -> str:

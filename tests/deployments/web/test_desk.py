@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.deployments.web.browser import in_browser
 from tests.deployments.web.conftest import (
     Served,
     environment_without_prefect,
@@ -19,7 +20,6 @@ from tests.deployments.web.conftest import (
 )
 from tests.deployments.web.desk_site import TOKEN, DeskSite, copied_store, go_on, press, sign_in
 from tests.deployments.web.test_pages import (
-    CHROMIUM,
     OPEN_ALL,
     SCHEMES,
     WIDTHS,
@@ -32,10 +32,7 @@ from tests.deployments.web.test_pages import (
 
 __all__ = ["browser", "tab"]
 
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
-]
+pytestmark = [pytest.mark.full, in_browser]
 
 CASES = 40
 ANSWERS = {"p": "pass", "f": "fail"}

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.deployments.web.browser import in_browser
 from tests.deployments.web.hostile_site import (
-    CHROMIUM,
     Hostile,
     Tab,
     active_parts,
@@ -26,10 +26,7 @@ from tests.hostile import XSS
 OPENED: Final = 8
 """Pages of cases that are opened in the browser, besides being parsed."""
 
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
-]
+pytestmark = [pytest.mark.full, in_browser]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -12,14 +11,14 @@ from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.render.html import html_report
+from tests.deployments.web.browser import in_browser, running_browser
 from tests.deployments.web.conftest import Served
 from tests.tasks.reports.sample import Said, compared, run
 
-CHROMIUM = shutil.which("chromium")
 WIDTHS = (1280, 390)
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
@@ -43,19 +42,14 @@ OPEN_ALL = "for (const each of document.querySelectorAll('details')) each.open =
 LENGTHS = {1280: 4200, 390: 7300}
 """A third of what the report of the demo was long, in pixels, by the width of the window."""
 
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
-]
+pytestmark = [pytest.mark.full, in_browser]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        expect.set_options(timeout=PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    with running_browser() as browser:
         yield browser
-        browser.close()
 
 
 @dataclass

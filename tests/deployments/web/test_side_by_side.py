@@ -11,10 +11,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from assizes.tasks.reports.schema.side_by_side import SideBySide
+from tests.deployments.web.browser import in_browser
 from tests.deployments.web.conftest import Served, environment_without_prefect, serving
 from tests.deployments.web.desk_site import TOKEN, DeskSite, copied_store, sign_in
 from tests.deployments.web.test_pages import (
-    CHROMIUM,
     OPEN_ALL,
     SCHEMES,
     WIDTHS,
@@ -27,7 +27,7 @@ from tests.deployments.web.test_pages import (
 
 __all__ = ["browser", "tab"]
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+pytestmark = in_browser
 
 
 def pair_path(site: Served | DeskSite, case: str, **fields: str) -> str:
