@@ -12,12 +12,11 @@ from tests.deployments.web.browser import in_browser
 from tests.deployments.web.conftest import STORE, Served, environment_without_prefect, serving
 from tests.deployments.web.desk_site import TOKEN, DeskSite, copied_store, sign_in
 from tests.deployments.web.test_pages import (
-    OPEN_ALL,
     SCHEMES,
     WIDTHS,
     Scheme,
     Watched,
-    axe_finds,
+    axe_finds_closed_and_open,
     browser,
     tab,
 )
@@ -105,8 +104,6 @@ def test_the_page_is_accessible_quiet_and_fits(
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
     sign_in(page, f"{calibrated.url}/view/calibration")
-    assert axe_finds(page) == []
-    page.evaluate(OPEN_ALL)
-    assert axe_finds(page) == []
+    assert axe_finds_closed_and_open(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert [url for url in tab.asked if not url.startswith((calibrated.url, "data:"))] == []

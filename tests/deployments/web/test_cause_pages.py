@@ -15,12 +15,11 @@ from tests.deployments.web.browser import in_browser
 from tests.deployments.web.conftest import Served, ask, environment_without_prefect, serving
 from tests.deployments.web.desk_site import TOKEN, DeskSite, sign_in
 from tests.deployments.web.test_pages import (
-    OPEN_ALL,
     SCHEMES,
     WIDTHS,
     Scheme,
     Watched,
-    axe_finds,
+    axe_finds_closed_and_open,
     browser,
     tab,
 )
@@ -180,9 +179,7 @@ def test_the_pages_of_causes_are_accessible_quiet_and_fit(
     sign_in(page, f"{site.url}/view/runs/night-3/causes")
     for path in ("night-3/causes", f"night-3/causes/{tone}", "night-4/causes"):
         page.goto(f"{site.url}/view/runs/{path}")
-        assert axe_finds(page) == []
-        page.evaluate(OPEN_ALL)
-        assert axe_finds(page) == []
+        assert axe_finds_closed_and_open(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert [error for error in tab.errors if "401" not in error] == []
     assert [url for url in tab.asked if not url.startswith((site.url, "data:"))] == []

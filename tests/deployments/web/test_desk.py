@@ -20,12 +20,11 @@ from tests.deployments.web.conftest import (
 )
 from tests.deployments.web.desk_site import TOKEN, DeskSite, copied_store, go_on, press, sign_in
 from tests.deployments.web.test_pages import (
-    OPEN_ALL,
     SCHEMES,
     WIDTHS,
     Scheme,
     Watched,
-    axe_finds,
+    axe_finds_closed_and_open,
     browser,
     tab,
 )
@@ -322,9 +321,7 @@ def test_a_page_of_the_desk_is_accessible_quiet_and_fits(
         page.goto(labelled.url + path)
     else:
         sign_in(page, labelled.url + path)
-    assert axe_finds(page) == []
-    page.evaluate(OPEN_ALL)
-    assert axe_finds(page) == []
+    assert axe_finds_closed_and_open(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert [error for error in tab.errors if "401" not in error] == []
     assert [url for url in tab.asked if not url.startswith((labelled.url, "data:"))] == []

@@ -21,6 +21,7 @@ from tests.deployments.web.test_pages import (
     Scheme,
     Watched,
     axe_finds,
+    axe_finds_closed_and_open,
     browser,
     tab,
 )
@@ -200,9 +201,7 @@ def test_the_page_is_accessible_quiet_and_fits(
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
     tab.show(served.url + pair_path(served, flips(served)[0] if kind == "flip" else "7"))
-    assert axe_finds(page) == []
-    page.evaluate(OPEN_ALL)
-    assert axe_finds(page) == []
+    assert axe_finds_closed_and_open(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.errors == []
     assert [url for url in tab.asked if not url.startswith((served.url, "data:"))] == []
