@@ -17,6 +17,7 @@ from typing import Any
 
 from assizes.deployments import cli
 from assizes.tasks.runtime.own_process import end_process
+from tests.warm.drawing import start_drawing
 from tests.warm.imports import import_libraries
 
 _BYTES = 1 << 20  # of a request, most of it the environment
@@ -87,6 +88,7 @@ class Forks:
 def main(descriptor: int) -> None:
     """Serve until the other end is closed; in a child, run its command and end as that does."""
     os.chdir("/")  # a folder without settings of Prefect
+    start_drawing()
     import_libraries()
     gc.collect()
     gc.freeze()  # the collector of a child leaves what is here alone, and its pages shared

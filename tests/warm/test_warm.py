@@ -100,3 +100,42 @@ def test_the_interpreter_and_its_commands_end_with_the_process_that_started_it(t
         time.sleep(0.1)
     os.close(waiting)
     os.close(held)
+
+
+DRAWN = """
+import sys, threading, vl_convert
+bars = {"data": {"values": [{"n": "a", "x": 1}, {"n": "b", "x": 2}]}, "mark": "bar"}
+bars["encoding"] = {"x": {"field": "x", "type": "quantitative"}, "y": {"field": "n", "type": "nominal"}}
+sys.stdout.write(vl_convert.vegalite_to_svg(bars, allowed_base_urls=[]))
+try:
+    vl_convert.vegalite_to_svg({"mark": 5})
+except ValueError as error:
+    sys.stdout.write(str(error))
+"""
+
+
+def test_charts_are_drawn_as_a_new_interpreter_draws_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    warm_one, new = (
+        command.started(cwd=tmp_path, program=DRAWN, warmly=warmly).answer()
+        for warmly in (True, False)
+    )
+    assert warm_one == new
+    assert "<svg" in warm_one.out
+    assert "</svg>" in warm_one.out
+
+
+def test_who_draws_ends_with_the_interpreter():
+    started = warm.Interpreter()
+    processes = Path(
+        "/proc", str(started.process.pid), "task", str(started.process.pid), "children"
+    )
+    deadline = time.monotonic() + 60
+    while not (drawing := processes.read_text().split()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    started.close()
+    while Path("/proc", drawing[0], "cmdline").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path("/proc", drawing[0], "cmdline").exists()
