@@ -103,7 +103,7 @@ def test_the_interpreter_and_its_commands_end_with_the_process_that_started_it(t
 
 
 DRAWN = """
-import sys, threading, vl_convert
+import sys, vl_convert
 bars = {"data": {"values": [{"n": "a", "x": 1}, {"n": "b", "x": 2}]}, "mark": "bar"}
 bars["encoding"] = {"x": {"field": "x", "type": "quantitative"}, "y": {"field": "n", "type": "nominal"}}
 sys.stdout.write(vl_convert.vegalite_to_svg(bars, allowed_base_urls=[]))
@@ -125,6 +125,28 @@ def test_charts_are_drawn_as_a_new_interpreter_draws_them(
     assert warm_one == new
     assert "<svg" in warm_one.out
     assert "</svg>" in warm_one.out
+
+
+THREADS = """
+import os, vl_convert
+before = len(os.listdir("/proc/self/task"))
+vl_convert.vegalite_to_svg({"data": {"values": [{"n": 1}]}, "mark": "bar"})
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+def test_a_command_starts_no_javascript_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+
+    def started_threads(*, warmly: bool) -> int:
+        done = command.started(cwd=tmp_path, program=THREADS, warmly=warmly).answer()
+        return int(done.out)
+
+    assert started_threads(warmly=False) > 0
+    deadline = time.monotonic() + 60  # who draws needs a moment to start
+    while (threads := started_threads(warmly=True)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert threads == 0
 
 
 def test_who_draws_ends_with_the_interpreter():
