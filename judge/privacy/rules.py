@@ -154,10 +154,11 @@ _KEYS: Final = re.compile(
 _JWT: Final = re.compile(  # eyJ is {" in Base64: a JSON header
     r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{6,8000}\.eyJ[A-Za-z0-9_-]{6,8000}(?:\.[A-Za-z0-9_-]{0,8000})?"
 )
+# No possessive group: before Python 3.11.5 the match goes on where the group's last, failed try stopped.
 _PEM: Final = re.compile(
     r"""-----BEGIN\ [A-Z0-9 ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----
-    (?:(?:(?!-----)[\s\S]){0,100000}+-----END\ [A-Z0-9 ]{0,40}-----
-    |[\s\\rn]{0,9}+(?:[A-Za-z-]{2,20}:[ ][^\n\\]{0,200}(?:\n|\\[rn]){1,4})*+[A-Za-z0-9+/=\s\\]*)""",
+    (?:(?>[\s\S]{0,100000}?-----)END\ [A-Z0-9 ]{0,40}-----
+    |[\s\\rn]{0,9}+(?:[A-Za-z-]{2,20}:[ ][^\n\\]{0,200}(?:\n|\\[rn]){1,4}){0,99}[A-Za-z0-9+/=\s\\]*)""",
     re.VERBOSE,
 )
 """A private key up to its END line; without that line, its headers and what may be its body."""
