@@ -154,7 +154,7 @@ _KEYS: Final = re.compile(
 _JWT: Final = re.compile(  # eyJ is {" in Base64: a JSON header
     r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{6,8000}\.eyJ[A-Za-z0-9_-]{6,8000}(?:\.[A-Za-z0-9_-]{0,8000})?"
 )
-# No possessive group: before Python 3.11.5 the match goes on where the group's last, failed try stopped.
+# No possessive group: after one, Python before 3.11.5 goes on where the last, failed try of the group stopped.
 _PEM: Final = re.compile(
     r"""-----BEGIN\ [A-Z0-9 ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----
     (?:(?>[\s\S]{0,100000}?-----)END\ [A-Z0-9 ]{0,40}-----
