@@ -35,7 +35,7 @@ POINTS: Final = {
         "never_came",
     ),
     "a night that crashes is told within a minute, and no action fails": (
-        "tests/flows/test_crashed_night.py",
+        "tests/server/test_crashed_night.py",
         "crashes_is_told",
     ),
     "an event starts the evaluation of a version": (_SERVER, "event_of_a_model"),

@@ -23,7 +23,7 @@ from typing import Any
 _OWN = (
     *("ASSIZES_", "PREFECT_", "PYTEST_", "TESTS_", "AWS_"),
     *("OPENAI_API_", "OPENAI_BASE_", "ANTHROPIC_API_", "GEMINI_API_", "VERTEXAI_", "STORAGE_"),
-    *("LANGFUSE_", "MLFLOW_", "GITHUB_", "GITLAB_", "CI_"),
+    *("LANGFUSE_", "MLFLOW_", "PHOENIX_", "OTEL_EXPORTER_", "GITHUB_", "GITLAB_", "CI_"),
 )
 """Variables that our code or a library reads when it needs them, or, Prefect, anew in each child."""
 

@@ -26,8 +26,6 @@ from tests.doubles.fixtures import OPENAI_KEY, running_openai_server
 from tests.doubles.workers import until
 from tests.server.house import Told, Worker, descendants, lay, webhook
 
-pytestmark = [pytest.mark.full, pytest.mark.long]
-
 CONFIG = """
 name = "crashing"
 [transcripts]
