@@ -40,18 +40,14 @@ os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
 # No test reads the task runs that a server keeps: keeping them takes it a sixth of its CPU.
 os.environ["PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_ENABLED"] = "false"
-# Only the tests of tests/server wait for what a server does by itself. Looking again every few seconds whether there
-# is something to do takes each server a thirtieth of a core, from its start to its end.
+# What a server does by itself, only the tests of tests/server wait for. To look every few seconds whether there is
+# something to do takes each server a thirtieth of a core, from its start to its end.
 if "ASSIZES_SERVER_TESTS" not in os.environ:
-    for loop in (
-        "SCHEDULER",
-        "LATE_RUNS",
-        "FOREMAN",
-        "CANCELLATION_CLEANUP",
-        "PAUSE_EXPIRATIONS",
-        "TRIGGERS",
-    ):
+    for loop in ("SCHEDULER", "LATE_RUNS", "FOREMAN", "CANCELLATION_CLEANUP", "PAUSE_EXPIRATIONS"):
         os.environ[f"PREFECT_SERVER_SERVICES_{loop}_ENABLED"] = "false"
+    os.environ["PREFECT_SERVER_EVENTS_PROACTIVE_GRANULARITY"] = (
+        "PT1M"  # of triggers by time, not by event
+    )
 # No test speaks TLS. Reading the certificates that the world trusts costs each client 20 ms of CPU, and
 # each flow run makes half a dozen clients: here they trust one.
 _CERTIFICATE = _SCRATCH / "certificate.pem"

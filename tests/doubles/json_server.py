@@ -66,6 +66,7 @@ class JsonServer:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a body waits 40 ms for a client to have seen its headers
     json_server: JsonServer
 
     def _serve(self) -> None:

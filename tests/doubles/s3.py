@@ -111,11 +111,20 @@ def _read_api_descriptions_once() -> None:
         session.create_loader = cache(session.create_loader)
 
 
+# As `python -m moto.server`, but no body waits 40 ms for a client to have seen its headers (Nagle's algorithm).
+_MOTO = """
+from moto.server import main
+from werkzeug.serving import WSGIRequestHandler
+WSGIRequestHandler.disable_nagle_algorithm = True
+main()
+"""
+
+
 @contextmanager
 def _moto() -> Iterator[str]:
     port = _free_port()
     endpoint = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, "-c", _MOTO, "-H", "127.0.0.1", "-p", str(port)]
     with tempfile.TemporaryDirectory(prefix="moto-") as folder:
         process = subprocess.Popen(
             command,

@@ -65,6 +65,7 @@ def faulty_s3(upstream: str) -> Iterator[FaultyS3]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # as in tests/doubles/s3.py
     server: Any
 
     def do_GET(self) -> None:  # the name http.server looks for

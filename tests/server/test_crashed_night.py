@@ -78,8 +78,8 @@ async def test_a_scheduled_night_that_crashes_is_told_within_a_minute(
         try:
             async with get_client() as client:
                 run = await running_night(client)
-                judges = partial(until, "nothing is asked", lambda: model.stats()["requests"])
-                await asyncio.to_thread(judges)
+                asks = partial(until, "nothing is asked", lambda: model.stats()["requests"], 240)
+                await asyncio.to_thread(asks)
                 for pid in descendants(worker.pid):
                     os.kill(pid, signal.SIGKILL)
                 killed = datetime.now(UTC)
