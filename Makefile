@@ -19,8 +19,9 @@ $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
 	@# The locked installers come first. uv takes a third of the time of pip and knows no pip.conf: where it fails pip goes on.
 	sed -E '/^(pip|uv)==/,/[^\\]$$/!d' requirements.lock | $(BIN)/python -m pip install --quiet --no-deps --require-hashes -r /dev/stdin
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements.lock || \
-		$(BIN)/python -m pip install --quiet --no-compile --no-deps --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements.lock || { \
+		echo "uv did not install everything (above): pip goes on"; \
+		$(BIN)/python -m pip install --quiet --no-compile --no-deps --require-hashes -r requirements.lock; }
 	@# Compiled on all cores, and not what commands and tests seldom or never import: a third of it all.
 	$(BIN)/python -m compileall -qq -j 0 -x '/(tests|sympy|moto|mypy|networkx|debugpy|beartype|proxy)/' .venv/lib || true
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
