@@ -98,11 +98,11 @@ def environment(server: str) -> dict[str, str]:
 
 
 class Worker:
-    """A Prefect worker of the pool, and the flow runs that are its children."""
+    """A Prefect worker of a pool, and the flow runs that are its children."""
 
-    def __init__(self, server: str, log: Path) -> None:
+    def __init__(self, server: str, log: Path, pool: str = "assizes") -> None:
         """Start it."""
-        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "assizes"]
+        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool]
         with log.open("ab") as sink:
             self._process = subprocess.Popen(
                 command, env=environment(server), stdout=sink, stderr=sink

@@ -41,6 +41,8 @@ cron = "* * * * *"
 catch_up = 0
 [store]
 uri = "lake"
+[runner]
+work_pool = "crashing"
 [notify]
 block = "webhook/crashing"
 """
@@ -74,11 +76,11 @@ async def test_a_scheduled_night_that_crashes_is_told_within_a_minute(
         call = {"cwd": tmp_path, "env": {"PREFECT_API_URL": prefect_server}}
         answer = await asyncio.to_thread(assizes, "deploy", **call)
         assert answer.code == 0, answer.err
-        worker = Worker(prefect_server, tmp_path / "worker.log")
+        worker = Worker(prefect_server, tmp_path / "worker.log", "crashing")
         try:
             async with get_client() as client:
                 run = await running_night(client)
-                asks = partial(until, "nothing is asked", lambda: model.stats()["requests"], 240)
+                asks = partial(until, "nothing is asked", lambda: model.stats()["requests"])
                 await asyncio.to_thread(asks)
                 for pid in descendants(worker.pid):
                     os.kill(pid, signal.SIGKILL)
